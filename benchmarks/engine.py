@@ -1,12 +1,15 @@
-"""How fast the engine is, as ratios measured in one run: one process, one thread, CPU time, medians.
+"""How fast the engine is, as ratios measured in one run: one process, one thread, CPU time,
+medians.
 
     HOLDFAST_DATA=... python -m benchmarks.engine [OUT.json]
 
-All benchmarks are run like this, from the root of the repository, and write to `benchmarks/results/` unless told where.
+All benchmarks are run like this, from the root of the repository, and write to
+`benchmarks/results/` unless told where.
 
-The unit is one bare PyTorch forward and backward pass (gradient by the rows only) over the same rows. Repeats of
-the things compared are interleaved, so that a slow minute of the machine hits all of them alike. The task: 1,000
-HELOC rows that an MLP 23-100-32-2 refuses, `Descent` with Adam and 500 steps, every step of which is made.
+The unit is one bare PyTorch forward and backward pass (gradient by the rows only) over the same
+rows. Repeats of the things compared are interleaved, so that a slow minute of the machine hits all
+of them alike. The task: 1,000 HELOC rows that an MLP 23-100-32-2 refuses, `Descent` with Adam and
+500 steps, every step of which is made.
 """
 
 import json
@@ -54,7 +57,13 @@ def task() -> tuple[nn.Sequential, Tensor]:
     """A trained network and the encoded rows it refuses, repeated up to 100,000."""
     data = hf.datasets.load("heloc")
     model = hf.train_network(
-        data.X, data.y, data.schema, classes=["Bad", "Good"], hidden=(100, 32), epochs=10, batch_size=128
+        data.X,
+        data.y,
+        data.schema,
+        classes=["Bad", "Good"],
+        hidden=(100, 32),
+        epochs=10,
+        batch_size=128,
     )
     x = data.schema.encode(data.X)
     net = model.module
@@ -62,7 +71,10 @@ def task() -> tuple[nn.Sequential, Tensor]:
         refused = x[net(x).argmax(1) == 0]
     times = -(-100_000 // len(refused))
     # Repeats are nudged, so that no two rows are the same question.
-    noise = torch.rand(len(refused) * times, x.shape[1], generator=torch.Generator().manual_seed(0)) * 1e-3
+    noise = (
+        torch.rand(len(refused) * times, x.shape[1], generator=torch.Generator().manual_seed(0))
+        * 1e-3
+    )
     return net.requires_grad_(False), (refused.repeat(times, 1) + noise)[:100_000].clamp(0, 1)
 
 
@@ -78,7 +90,9 @@ def eager_loop(net: nn.Module, x: Tensor, lam: float, lr: float) -> Tensor:
     wanted = torch.ones(len(x), dtype=torch.int64)
     for _ in range(STEPS):
         optimizer.zero_grad()
-        (nn.functional.cross_entropy(net(z), wanted, reduction="sum") + lam * (z - x).abs().sum()).backward()
+        (
+            nn.functional.cross_entropy(net(z), wanted, reduction="sum") + lam * (z - x).abs().sum()
+        ).backward()
         optimizer.step()
         with torch.no_grad():
             z.clamp_(0, 1)
@@ -103,8 +117,10 @@ def medians(jobs: dict[str, Callable[[], object]], repeats: int = REPEATS) -> di
 
 
 def speed(net: nn.Sequential, pool: Tensor) -> dict[str, float]:
-    x, schema = pool[:1000], hf.Schema.box(23, 0, 1)
-    fast, slow = (hf.Model.of(m, schema, classes=["Bad", "Good"]) for m in (net, AnyModule(net)))
+    x = pool[:1000]
+    schema = hf.Schema.box(23, 0, 1)
+    fast = hf.Model.of(net, schema, classes=["Bad", "Good"])
+    slow = hf.Model.of(AnyModule(net), schema, classes=["Bad", "Good"])
     descent = hf.Descent(norm=1, steps=STEPS, restarts=1)
     wanted = torch.ones(len(x), dtype=torch.int64)
     passes = 50
@@ -120,7 +136,9 @@ def speed(net: nn.Sequential, pool: Tensor) -> dict[str, float]:
     )
     # Fewer steps here, so that the long run is short enough to be repeated in turn with the other.
     brief = hf.Descent(norm=1, steps=STEPS // 10, restarts=1)
-    many = medians({str(n): lambda n=n: brief.explain(fast, pool[:n], "Good") for n in (10_000, 100_000)}, 3)
+    many = medians(
+        {str(n): lambda n=n: brief.explain(fast, pool[:n], "Good") for n in (10_000, 100_000)}, 3
+    )
     unit = took["passes"] / passes
     return {
         "unit (ms)": unit * 1e3,
@@ -135,8 +153,8 @@ def speed(net: nn.Sequential, pool: Tensor) -> dict[str, float]:
 
 
 def memory(net: nn.Sequential, pool: Tensor) -> dict[str, float]:
-    """How much the peak grows while 1,000 rows are explained, once everything is loaded: in a process of its own,
-    because what was freed before could be used again unseen."""
+    """How much the peak grows while 1,000 rows are explained, once everything is loaded: in a
+    process of its own, because what was freed before could be used again unseen."""
     with tempfile.TemporaryDirectory() as folder:
         torch.save((net.state_dict(), pool[:1000].clone()), f"{folder}/task.pt")
         run = [sys.executable, __file__, "--memory", f"{folder}/task.pt"]
@@ -172,7 +190,11 @@ def imports() -> dict[str, float]:
 
     def run(code: str) -> float:
         timed = f"import time; t = time.process_time()\n{code}\nprint(time.process_time() - t)"
-        return float(subprocess.run([sys.executable, "-c", timed], capture_output=True, check=True, text=True).stdout)
+        return float(
+            subprocess.run(
+                [sys.executable, "-c", timed], capture_output=True, check=True, text=True
+            ).stdout
+        )
 
     taken = {name: [run(code)] for name, code in jobs.items()}
     for _ in range(REPEATS):
@@ -194,9 +216,18 @@ def write(figures: dict[str, float], limits: dict[str, float], path: Path) -> No
     """Show the figures beside their limits, and keep them as JSON."""
     for name, value in figures.items():
         limit = limits.get(name)
-        verdict = "" if limit is None else f"   at most {limit:g}: {'holds' if value <= limit else 'MISSED'}"
+        verdict = (
+            ""
+            if limit is None
+            else f"   at most {limit:g}: {'holds' if value <= limit else 'MISSED'}"
+        )
         print(f"{name:60} {value:10.3f}{verdict}")
-    content = {"holdfast": hf.__version__, "torch": torch.__version__, "figures": figures, "limits": limits}
+    content = {
+        "holdfast": hf.__version__,
+        "torch": torch.__version__,
+        "figures": figures,
+        "limits": limits,
+    }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=2) + "\n")
 

@@ -1,12 +1,15 @@
-"""How fast adversarial training of many networks and the random searches are, as ratios measured in one run.
+"""How fast adversarial training of many networks and the random searches are, as ratios measured in
+one run.
 
     HOLDFAST_DATA=... python -m benchmarks.hardening [OUT.json]
 
-Training: Adult as recourse benchmarks have it (12 columns between 0 and 1), networks 12-24-2, ten steps of PGD, batches
-of 256 rows; eight epsilons and five seeds as one stack against one network with epsilon 0.1.
+Training: Adult as recourse benchmarks have it (12 columns between 0 and 1), networks 12-24-2, ten
+steps of PGD, batches of 256 rows; eight epsilons and five seeds as one stack against one network
+with epsilon 0.1.
 
-Searches: 1,000 rows, one thread. The unit is what they cannot do without: every candidate they weighed goes through
-decoder and model as plain PyTorch modules, in the same portions. Medians of repeats that take turns, wall clock.
+Searches: 1,000 rows, one thread. The unit is what they cannot do without: every candidate they
+weighed goes through decoder and model as plain PyTorch modules, in the same portions. Medians of
+repeats that take turns, wall clock.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,7 +28,9 @@ from holdfast.methods._candidates import Candidates
 from holdfast.methods._latent import LatentMethod
 from holdfast.training.adversarial import EPSILONS
 
-EPOCHS, SEEDS, ROWS = 2, 5, 1000
+EPOCHS = 2
+SEEDS = 5
+ROWS = 1000
 LIMITS = {
     "40 hardened networks as one stack / one alone": 8,
     "C-CHVAE / bare decoder and model": 1.5,
@@ -55,7 +60,8 @@ def training(task: Split) -> dict[str, float]:
 @contextmanager
 def portions() -> Iterator[list[int]]:
     """How many candidates are weighed at a time."""
-    sizes, met = list[int](), Candidates.met
+    sizes = list[int]()
+    met = Candidates.met
 
     def counted(self: Candidates, z: Tensor, people: slice) -> Tensor:
         sizes.append(z[0].numel())
@@ -81,7 +87,10 @@ def against_bare(method: hf.Explainer, model: hf.Model, x: Tensor) -> tuple[floa
                     net(codes[n])
                 model.module(rows[n])
 
-        calls: dict[str, Callable[[], object]] = {"bare": bare, "search": lambda: method.search(problem)}
+        calls: dict[str, Callable[[], object]] = {
+            "bare": bare,
+            "search": lambda: method.search(problem),
+        }
         took = medians(calls, 5)
     return took["search"] / took["bare"], sum(sizes) / len(x)
 
@@ -91,7 +100,9 @@ def searches(task: Split) -> dict[str, float]:
     x = task.schema.encode(task.test_X)[:ROWS]
     wide = hf.CCHVAE(hidden=(512, 256), epochs=3).fit(model, task.X.iloc[:5000])
     methods: dict[str, hf.Explainer] = {
-        "C-CHVAE / bare decoder and model": hf.CCHVAE(autoencoder=latent_space(task, 0)).fit(model, task.X),
+        "C-CHVAE / bare decoder and model": hf.CCHVAE(autoencoder=latent_space(task, 0)).fit(
+            model, task.X
+        ),
         "C-CHVAE with the decoder of the CARLA benchmark / bare decoder and model": wide,
         "Growing Spheres / bare model": hf.GrowingSpheres(),
         "Growing Spheres as in the CARLA benchmark / bare model": hf.GrowingSpheres.carla(rings=50),
@@ -106,10 +117,12 @@ def searches(task: Split) -> dict[str, float]:
 def mixed() -> dict[str, float]:
     """The same on all columns of Adult, with categories, steps, and columns that nobody can change.
 
-    The limits are for networks as wide as the paper has them. Making a candidate reachable costs the same whatever the
-    network, so that beside a small one it weighs more: that of 32 hidden units is shown without a limit.
+    The limits are for networks as wide as the paper has them. Making a candidate reachable costs
+    the same whatever the network, so that beside a small one it weighs more: that of 32 hidden
+    units is shown without a limit.
     """
-    data, out = hf.datasets.load("adult"), dict[str, float]()
+    data = hf.datasets.load("adult")
+    out = dict[str, float]()
     schema = hf.Schema.infer(data.X, fixed=["age", "sex", "race"])
     x = schema.encode(data.X.iloc[:ROWS])
     for hidden, more in ((2 * schema.width, ""), (32, ", 32 hidden units")):
@@ -118,7 +131,9 @@ def mixed() -> dict[str, float]:
         method = hf.CCHVAE(hidden=(64, 32), epochs=5, rings=50).fit(model, data.X.iloc[:10_000])
         name = f"categories and fixed columns{more}"
         out[f"C-CHVAE, {name} / bare decoder and model"] = against_bare(method, model, x)[0]
-        out[f"Growing Spheres, {name} / bare model"] = against_bare(hf.GrowingSpheres(), model, x)[0]
+        out[f"Growing Spheres, {name} / bare model"] = against_bare(hf.GrowingSpheres(), model, x)[
+            0
+        ]
     return out
 
 

@@ -1,10 +1,12 @@
-"""What counterfactual images cost, as ratios measured in one run: one process, one thread, CPU time.
+"""What counterfactual images cost, as ratios measured in one run: one process, one thread, CPU
+time.
 
     HOLDFAST_DATA=... python -m benchmarks.images [OUT.json [NETWORK.safetensors]]
 
-All on one spectral network, 16 channels wide, of MNIST: the given one, or one that is trained here for a short time.
-DeDUCE turns the first 100 test images to every other class, 900 pairs; its unit is the bare PyTorch passes forward and
-back (gradient by the images alone) that it makes, in batches of the same size, measured before and after it.
+All on one spectral network, 16 channels wide, of MNIST: the given one, or one that is trained here
+for a short time. DeDUCE turns the first 100 test images to every other class, 900 pairs; its unit
+is the bare PyTorch passes forward and back (gradient by the images alone) that it makes, in batches
+of the same size, measured before and after it.
 
     one by one    some of the pairs, each alone; scaled by iterations to the same work
     VLK           all of its 2 x 1000 steps, on some of the pairs at once, beside DeDUCE on the same pairs at once
@@ -30,8 +32,12 @@ from holdfast.images.model import ImageModel
 from holdfast.images.prototype import Prototype
 from holdfast.images.revise import REVISE
 
-CHUNK, BARE = 128, 20  # pairs at once; bare passes before and after
-ALONE, SAMPLE = 15, 2  # pairs one by one; images whose pairs the slow methods get
+# pairs at once; bare passes before and after
+CHUNK = 128
+BARE = 20
+# pairs one by one; images whose pairs the slow methods get
+ALONE = 15
+SAMPLE = 2
 LEARN = 20_000  # images that a network is trained on here, if none is given
 PLAIN_STEPS = 100  # of plain descent that are measured
 LIMITS = {
@@ -52,7 +58,8 @@ def network(path: str | None) -> ImageModel:
 
 def at_once(deduce: DeDUCE, model: ImageModel, x: Tensor, y: np.ndarray) -> dict[str, float]:
     """The 900 pairs, between bare passes; then some of them alone."""
-    rows, wanted = torch.cat([x, x])[:CHUNK], torch.arange(CHUNK) % 10
+    rows = torch.cat([x, x])[:CHUNK]
+    wanted = torch.arange(CHUNK) % 10
     bare = list[float]()
 
     def passes() -> None:
@@ -66,8 +73,11 @@ def at_once(deduce: DeDUCE, model: ImageModel, x: Tensor, y: np.ndarray) -> dict
     found = deduce.explain(model, x, "all", labels=y, batch_size=CHUNK)
     took = time.process_time() - start
     passes()
-    unit, steps = float(np.median(bare)) / CHUNK, int(found.iterations.sum())  # unit: of one image
-    alone, own_steps = 0.0, 0
+    # unit: of one image
+    unit = float(np.median(bare)) / CHUNK
+    steps = int(found.iterations.sum())
+    alone = 0.0
+    own_steps = 0
     for i in np.linspace(0, len(found) - 1, ALONE).astype(int):
         start = time.process_time()
         one = deduce.explain(model, found.x[i : i + 1], found.target[i : i + 1])
@@ -88,7 +98,8 @@ def at_once(deduce: DeDUCE, model: ImageModel, x: Tensor, y: np.ndarray) -> dict
 
 def beside_others(deduce: DeDUCE, model: ImageModel, x: Tensor, y: np.ndarray) -> dict[str, float]:
     """Seconds of a counterfactual, for the same pairs at once."""
-    task, setting = prepare("mnist"), SETTINGS["mnist"]
+    task = prepare("mnist")
+    setting = SETTINGS["mnist"]
     learn = task.train[:LEARN]
     coder = ConvAutoencoder(epochs=1).fit(learn)
     vae = ConvVAE(epochs=2).fit(learn)
@@ -105,7 +116,8 @@ def beside_others(deduce: DeDUCE, model: ImageModel, x: Tensor, y: np.ndarray) -
     return {
         "a counterfactual by DeDUCE / by VLK": took["DeDUCE"] / took["VLK"],
         "a counterfactual by DeDUCE / by REVISE, Adam": took["DeDUCE"] / took["REVISE"],
-        "a counterfactual by DeDUCE / by REVISE, plain descent (extrapolated)": took["DeDUCE"] / descent,
+        "a counterfactual by DeDUCE / by REVISE, plain descent (extrapolated)": took["DeDUCE"]
+        / descent,
         "DeDUCE: seconds of a counterfactual, same pairs": took["DeDUCE"],
         "VLK: seconds of a counterfactual": took["VLK"],
         "REVISE, Adam: seconds of a counterfactual": took["REVISE"],
@@ -118,7 +130,8 @@ def main() -> None:
     task = prepare("mnist")
     model = network(sys.argv[2] if len(sys.argv) > 2 else None)
     deduce = DeDUCE().fit(model, task.train[:LEARN], task.y[:LEARN])
-    x, y = task.test[:100], task.test_y[:100]
+    x = task.test[:100]
+    y = task.test_y[:100]
     found = {"accuracy of the network": model.accuracy(task.test[:2000], task.test_y[:2000])}
     found |= at_once(deduce, model, x, y) | beside_others(deduce, model, x[:SAMPLE], y[:SAMPLE])
     write(found, LIMITS, out_file(__file__))

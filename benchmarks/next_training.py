@@ -1,19 +1,21 @@
-"""Is a certificate true of the next model? Large tables as populations, and models of fresh rows as judges of judges.
+"""Is a certificate true of the next model? Large tables as populations, and models of fresh rows as
+judges of judges.
 
     HOLDFAST_DATA=... python -m benchmarks.next_training --minutes 60     the next missing cells, in order of importance
     python -m benchmarks.next_training --list                            what is there, and what is missing
     python -m benchmarks.next_training --table                           what the cells say
 
-A cell is one table of n rows drawn from a population: a model is trained on it, and `Recourse` makes plans for people
-whom the model refuses and who are not in the table. Then models are trained on other rows of the population, n each:
-the next trainings. A certified plan is false where fewer of them than promised accept it. The same is done with
-certificates by bootstraps (`family="retrain"`), and for the two levels .9 and .95.
+A cell is one table of n rows drawn from a population: a model is trained on it, and `Recourse`
+makes plans for people whom the model refuses and who are not in the table. Then models are trained
+on other rows of the population, n each: the next trainings. A certified plan is false where fewer
+of them than promised accept it. The same is done with certificates by bootstraps
+(`family="retrain"`), and for the two levels .9 and .95.
 
-Certificates by models of fewer rows (`family="fresh"`) are counted in cells of their own, on the same tables and
-people.
+Certificates by models of fewer rows (`family="fresh"`) are counted in cells of their own, on the
+same tables and people.
 
-Everything below was settled on the tables 0 to 9, before any table from 100 on was drawn; these are the ones that
-count.
+Everything below was settled on the tables 0 to 9, before any table from 100 on was drawn; these are
+the ones that count.
 """
 
 import argparse
@@ -40,7 +42,8 @@ TABLES = 10
 PEOPLE = 40  # refused people of a table
 NEXT_MODELS = 300
 HOLDS = (0.9, 0.95)
-DRAWN_AGAIN = ("stretch", "retrain")  # families of judges that are made of the same retrained models
+# families of judges that are made of the same retrained models
+DRAWN_AGAIN = ("stretch", "retrain")
 ROWS_OF_A_PERSON = 3  # in a grouped population
 REPEATS = 2000  # of the bootstrap over tables
 
@@ -60,10 +63,12 @@ POPULATIONS = {
     "taiwan": Population("taiwan_credit", "paid", ("SEX", "AGE", "MARRIAGE", "EDUCATION")),
     "lending": Population("lending_club", "good", ("addr_state",)),
 }
-# Where fewer than one in ten has the outcome that is not wanted, models refuse next to nobody by the predicted class: a
-# person is refused then who is found less likely to have the wanted one than people are on average.
+# Where fewer than one in ten has the outcome that is not wanted, models refuse next to nobody by
+# the predicted class: a person is refused then who is found less likely to have the wanted one than
+# people are on average.
 PROBABILITY = {"gmsc": 0.93, "lending": 0.95}
-# Numbers beyond these quantiles of the population are set to them, as is usual for heavy tails and codes such as 98.
+# Numbers beyond these quantiles of the population are set to them, as is usual for heavy tails and
+# codes such as 98.
 CLIPPED = {"gmsc": (0.005, 0.98)}
 
 
@@ -90,7 +95,9 @@ class Cell:
 
 def cells() -> Iterator[Cell]:
     """All cells, the most important first."""
-    first = [(population, kind) for kind in ("lr", "xgb", "net") for population in ("gmsc", "adult")]
+    first = [
+        (population, kind) for kind in ("lr", "xgb", "net") for population in ("gmsc", "adult")
+    ]
     tables = range(FIRST_TABLE, FIRST_TABLE + TABLES)
     for table in tables:
         for population, kind in first:
@@ -100,7 +107,9 @@ def cells() -> Iterator[Cell]:
     for table in tables:
         for population, kind in first:
             yield Cell(population, kind, 1000, table, fresh=True)
-    others = [(population, kind) for population in POPULATIONS for kind in ("lr", "xgb", "net", "forest")]
+    others = [
+        (population, kind) for population in POPULATIONS for kind in ("lr", "xgb", "net", "forest")
+    ]
     for rows in (1000, 4000):
         for table in tables:
             for population, kind in others:
@@ -110,7 +119,8 @@ def cells() -> Iterator[Cell]:
 
 
 def recipe_of(kind: str) -> hf.Recipe:
-    """How models of a kind are made: of encoded rows, numbers standardised and categories one by one."""
+    """How models of a kind are made: of encoded rows, numbers standardised and categories one by
+    one."""
     if kind == "net":
         return hf.Recipe(hidden=(16,), epochs=30, lr=5e-3)
     from sklearn.ensemble import RandomForestClassifier
@@ -142,7 +152,8 @@ class World:
         population = POPULATIONS[cell.population]
         data = getattr(hf.datasets, population.dataset)()
         if cell.population in CLIPPED:
-            low, high = data.X.quantile(CLIPPED[cell.population][0]), data.X.quantile(CLIPPED[cell.population][1])
+            low = data.X.quantile(CLIPPED[cell.population][0])
+            high = data.X.quantile(CLIPPED[cell.population][1])
             clipped = data.X.clip(low, high, axis=1)
             data = replace(data, X=clipped.astype(data.X.dtypes.to_dict()))
         schema = hf.Schema.infer(data.X, fixed=list(population.fixed))
@@ -176,28 +187,39 @@ class World:
         return some[known & ~met][:PEOPLE]
 
 
-def accepted_by_next(world: World, recipe: hf.Recipe, plans: pd.DataFrame, asked: np.ndarray[Any, Any]) -> Any:
-    """(models, plans) which models of fresh rows accept which plans; nobody who was asked about is among the rows."""
+def accepted_by_next(
+    world: World, recipe: hf.Recipe, plans: pd.DataFrame, asked: np.ndarray[Any, Any]
+) -> Any:
+    """(models, plans) which models of fresh rows accept which plans; nobody who was asked about is
+    among the rows."""
     free = np.setdiff1d(world.others, asked)
     count = len(world.table)
     draws = [
-        np.random.default_rng([world.cell.table, i, 1]).choice(free, count, replace=False) for i in range(NEXT_MODELS)
+        np.random.default_rng([world.cell.table, i, 1]).choice(free, count, replace=False)
+        for i in range(NEXT_MODELS)
     ]
     scores = list[torch.Tensor]()
     if recipe.estimator is None:
         seen, where = np.unique(np.concatenate(draws), return_inverse=True)
         positions = torch.tensor(where.reshape(NEXT_MODELS, count))
-        X, y = world.data.X.iloc[seen], world.data.y.iloc[seen]
+        X = world.data.X.iloc[seen]
+        y = world.data.y.iloc[seen]
         labels = torch.tensor([world.classes.index(v) for v in y])
         seeds = tuple(1_000_000 + i for i in range(NEXT_MODELS))
         many = recipe.train(
-            world.schema.encode(X), labels, 2, Variation(seeds, seeds, rows=positions), Progress(False, "")
+            world.schema.encode(X),
+            labels,
+            2,
+            Variation(seeds, seeds, rows=positions),
+            Progress(False, ""),
         )
         with torch.no_grad():
             scores = list(many.scores(world.schema.encode(plans)))
     else:
         for i, rows in enumerate(draws):
-            model = recipe.fit(*world.rows(rows), world.schema, classes=world.classes, seed=1_000_000 + i)
+            model = recipe.fit(
+                *world.rows(rows), world.schema, classes=world.classes, seed=1_000_000 + i
+            )
             scores.append(model.score_frame(plans))
     wanted = PROBABILITY.get(world.cell.population, 0.5)
     lead = torch.stack([s[:, 1] - s[:, 0] for s in scores]).double().numpy()
@@ -231,11 +253,18 @@ def run(cell: Cell) -> dict[str, Any]:
             "seconds": round(time.perf_counter() - begin, 1),
         }
         rows.append(plans.to_frame())
-    accepted = accepted_by_next(world, recipe, pd.concat(rows), asked).mean(0).reshape(len(rows), -1)
+    accepted = (
+        accepted_by_next(world, recipe, pd.concat(rows), asked).mean(0).reshape(len(rows), -1)
+    )
     for values, share in zip(found.values(), accepted, strict=True):
         values["share of next models"] = [round(float(v), 4) for v in share]
     about = {"people": len(people), "next models": NEXT_MODELS, "commit": commit()}
-    return {**asdict(cell), **about, "seconds": round(time.perf_counter() - start, 1), "found": found}
+    return {
+        **asdict(cell),
+        **about,
+        "seconds": round(time.perf_counter() - start, 1),
+        "found": found,
+    }
 
 
 def judged_by(
@@ -243,15 +272,21 @@ def judged_by(
 ) -> Iterator[tuple[str, hf.Recourse]]:
     """Every kind of judges at every level, by a name such as 'stretch 0.95'."""
     families: tuple[Any, ...] = ("fresh",) if cell.fresh else DRAWN_AGAIN
-    with tempfile.TemporaryDirectory() as kept:  # the same retrained models serve several kinds of judges
+    # the same retrained models serve several kinds of judges
+    with tempfile.TemporaryDirectory() as kept:
         for hold in HOLDS:
             for family in families:
-                yield f"{family} {hold:g}", hf.Recourse(model, X, y, family=family, hold=hold, cache=kept, **how)
+                yield (
+                    f"{family} {hold:g}",
+                    hf.Recourse(model, X, y, family=family, hold=hold, cache=kept, **how),
+                )
 
 
 def commit() -> str:
     """The state of the code."""
-    done = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
+    )
     return done.stdout.strip()
 
 
@@ -264,11 +299,23 @@ def table(finished: Sequence[dict[str, Any]]) -> pd.DataFrame:
     for cell in finished:
         for name, values in cell["found"].items():
             family, hold = name.split()
-            key = cell["population"], cell["kind"], cell["rows"], cell["grouped"], float(hold), family
+            key = (
+                cell["population"],
+                cell["kind"],
+                cell["rows"],
+                cell["grouped"],
+                float(hold),
+                family,
+            )
             bootstraps = cell["found"].get(f"retrain {hold}", values)
-            lines.setdefault(key, []).append({**values, "hold": float(hold), "bootstraps": bootstraps})
+            lines.setdefault(key, []).append(
+                {**values, "hold": float(hold), "bootstraps": bootstraps}
+            )
     names = ["population", "model", "rows", "grouped", "hold", "judges"]
-    out = [dict(zip(names, key, strict=True)) | counted(values) for key, values in sorted(lines.items())]
+    out = [
+        dict(zip(names, key, strict=True)) | counted(values)
+        for key, values in sorted(lines.items())
+    ]
     return pd.DataFrame(out)
 
 
@@ -276,26 +323,43 @@ def counted(tables: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Shares over all tables, with the interval over tables of the share that is false."""
     certified = np.array([sum(t["certified"]) for t in tables])
     people = np.array([len(t["certified"]) for t in tables])
-    false = np.array([
-        sum(c and s < t["hold"] for c, s in zip(t["certified"], t["share of next models"], strict=True)) for t in tables
-    ])  # fmt: skip
+    false = np.array(
+        [
+            sum(
+                c and s < t["hold"]
+                for c, s in zip(t["certified"], t["share of next models"], strict=True)
+            )
+            for t in tables
+        ]
+    )
     low, high = interval(false, certified)
-    holding = [s for t in tables for c, s in zip(t["certified"], t["share of next models"], strict=True) if c]
+    holding = [
+        s
+        for t in tables
+        for c, s in zip(t["certified"], t["share of next models"], strict=True)
+        if c
+    ]
     ratios = [
         cost / other
         for t in tables
         for both, cost, other in zip(
-            np.array(t["certified"]) & np.array(t["bootstraps"]["certified"]), t["cost"], t["bootstraps"]["cost"],
+            np.array(t["certified"]) & np.array(t["bootstraps"]["certified"]),
+            t["cost"],
+            t["bootstraps"]["cost"],
             strict=True,
         )
         if both and other
-    ]  # fmt: skip
+    ]
     return {
-        "tables": len(tables), "people": int(people.sum()), "certified": certified.sum() / max(people.sum(), 1),
-        "false": false.sum() / max(certified.sum(), 1), "low": low, "high": high,
+        "tables": len(tables),
+        "people": int(people.sum()),
+        "certified": certified.sum() / max(people.sum(), 1),
+        "false": false.sum() / max(certified.sum(), 1),
+        "low": low,
+        "high": high,
         "holds on": float(np.mean(holding)) if holding else np.nan,
         "cost / bootstraps": float(np.median(ratios)) if ratios else np.nan,
-    }  # fmt: skip
+    }
 
 
 def interval(false: np.ndarray[Any, Any], certified: np.ndarray[Any, Any]) -> tuple[float, float]:

@@ -1,12 +1,14 @@
-"""Are certificates as seldom false as they say, for the very models that their judges are drawn from?
+"""Are certificates as seldom false as they say, for the very models that their judges are drawn
+from?
 
     HOLDFAST_DATA=... python -m benchmarks.repeated_banks --minutes 30     the next missing repetitions
     python -m benchmarks.repeated_banks --table                            what they say
 
-`benchmarks.next_training` asks whether judges are what the next models will be. This asks the smaller question that
-comes before it: one table, one model, and twenty times `Recourse` with retrained models that are all new. What it
-certifies is put before many more models of the same family, which had no part in any of it. A certificate is false
-where fewer of these than promised accept the plan.
+`benchmarks.next_training` asks whether judges are what the next models will be. This asks the
+smaller question that comes before it: one table, one model, and twenty times `Recourse` with
+retrained models that are all new. What it certifies is put before many more models of the same
+family, which had no part in any of it. A certificate is false where fewer of these than promised
+accept the plan.
 """
 
 import argparse
@@ -37,14 +39,16 @@ FAR = 10_000  # their seed; far from those of the repetitions
 @cache
 def world_of(kind: str) -> tuple[World, hf.Recipe, hf.Model, pd.DataFrame]:
     """One table, its model, and the people whom it refuses."""
-    world, recipe = World.of(Cell(POPULATION, kind, 1000, TABLE)), recipe_of(kind)
+    world = World.of(Cell(POPULATION, kind, 1000, TABLE))
+    recipe = recipe_of(kind)
     model = recipe.fit(*world.rows(world.table), world.schema, classes=world.classes, seed=TABLE)
     return world, recipe, model, world.data.X.iloc[world.refused(model)]
 
 
 @cache
 def truth_of(kind: str) -> hf.ModelBank:
-    """Bootstraps that nobody else sees; led away from the model in use, they are the judges of judges."""
+    """Bootstraps that nobody else sees; led away from the model in use, they are the judges of
+    judges."""
     world, recipe, _, _ = world_of(kind)
     rows = world.rows(world.table)
     families = {"retrain": JUDGES}
@@ -64,10 +68,15 @@ def repetition(kind: str, hold: float, seed: int) -> dict[str, Any]:
     certified = plans.certified.to_numpy()
     true = hf.audit(plans.cfs, judges).survival().to_numpy()
     return {
-        "seed": seed, "people": len(plans), "certified": int(certified.sum()),
-        "false": int((true[certified] < hold).sum()), "least": round(float(true[certified].min(initial=1.0)), 4),
-        "spread": round(recourse.spread, 3), "seconds": round(time.perf_counter() - start, 1), "commit": commit(),
-    }  # fmt: skip
+        "seed": seed,
+        "people": len(plans),
+        "certified": int(certified.sum()),
+        "false": int((true[certified] < hold).sum()),
+        "least": round(float(true[certified].min(initial=1.0)), 4),
+        "spread": round(recourse.spread, 3),
+        "seconds": round(time.perf_counter() - start, 1),
+        "commit": commit(),
+    }
 
 
 def path_of(kind: str, hold: float) -> Path:
@@ -93,13 +102,20 @@ def table() -> pd.DataFrame:
     for kind in KINDS:
         for hold in HOLDS:
             found = done(kind, hold)
-            certified, false = (np.array([r[name] for r in found]) for name in ("certified", "false"))
+            certified = np.array([r["certified"] for r in found])
+            false = np.array([r["false"] for r in found])
             if len(found):
-                lines.append({
-                    "model": kind, "hold": hold, "repetitions": len(found), "certified": int(certified.sum()),
-                    "of": sum(r["people"] for r in found), "false": false.sum() / max(certified.sum(), 1),
-                    "most in one": float((false / np.maximum(certified, 1)).max()),
-                })  # fmt: skip
+                lines.append(
+                    {
+                        "model": kind,
+                        "hold": hold,
+                        "repetitions": len(found),
+                        "certified": int(certified.sum()),
+                        "of": sum(r["people"] for r in found),
+                        "false": false.sum() / max(certified.sum(), 1),
+                        "most in one": float((false / np.maximum(certified, 1)).max()),
+                    }
+                )
     return pd.DataFrame(lines)
 
 

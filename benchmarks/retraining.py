@@ -2,9 +2,10 @@
 
     HOLDFAST_DATA=... python -m benchmarks.retraining [OUT.json]
 
-One process, one thread, CPU time, medians of repeats that take turns. The task: HELOC, MLP 23-100-32-2, batches of
-128 rows. The units are plain PyTorch on the same data: one model trained alone with `torch.optim.Adam`, one forward
-and backward pass over the points of all lines, one model's forward pass over all answers.
+One process, one thread, CPU time, medians of repeats that take turns. The task: HELOC, MLP
+23-100-32-2, batches of 128 rows. The units are plain PyTorch on the same data: one model trained
+alone with `torch.optim.Adam`, one forward and backward pass over the points of all lines, one
+model's forward pass over all answers.
 """
 
 from dataclasses import dataclass
@@ -16,7 +17,12 @@ import holdfast as hf
 from benchmarks.engine import AnyModule, medians, out_file, write
 from holdfast.nn.architecture import mlp
 
-EPOCHS, BATCH, MODELS, ROWS, STEPS, POINTS = 2, 128, 100, 1000, 200, 10
+EPOCHS = 2
+BATCH = 128
+MODELS = 100
+ROWS = 1000
+STEPS = 200
+POINTS = 10
 LIMITS = {
     "100 models together / one alone": 15,
     "stable neighbors, Linear/ReLU network / bare passes": 0.7,
@@ -29,7 +35,8 @@ LIMITS = {
 class Ready(hf.Explainer):
     """Answers that are there already, so that only what is done with them is timed.
 
-    All rows are searched in one batch, which is filled up with copies of its last row to whole blocks of 16.
+    All rows are searched in one batch, which is filled up with copies of its last row to whole
+    blocks of 16.
     """
 
     answers: Tensor | None = None
@@ -68,7 +75,8 @@ def forward_passes(net: nn.Module, x: Tensor) -> None:
 def measure() -> dict[str, float]:
     data = hf.datasets.load("heloc")
     schema = data.schema
-    x, y = schema.encode(data.X), torch.tensor((data.y == "Good").to_numpy(), dtype=torch.int64)
+    x = schema.encode(data.X)
+    y = torch.tensor((data.y == "Good").to_numpy(), dtype=torch.int64)
     recipe = hf.Recipe(hidden=(100, 32), epochs=EPOCHS, batch_size=BATCH)
     took = medians(
         {
@@ -77,7 +85,12 @@ def measure() -> dict[str, float]:
                 recipe, data.X, data.y, schema, families={"seed": MODELS}, classes=["Bad", "Good"]
             ),
             "left out": lambda: hf.ModelBank.retrain(
-                recipe, data.X, data.y, schema, families={"leave_one_out": MODELS}, classes=["Bad", "Good"]
+                recipe,
+                data.X,
+                data.y,
+                schema,
+                families={"leave_one_out": MODELS},
+                classes=["Bad", "Good"],
             ),
         },
         5,
@@ -87,7 +100,8 @@ def measure() -> dict[str, float]:
         data.X, data.y, schema, classes=["Bad", "Good"]
     )
     net = model.module.requires_grad_(False)
-    fast, slow = (hf.Model.of(m, box, classes=["Bad", "Good"]) for m in (net, AnyModule(net)))
+    fast = hf.Model.of(net, box, classes=["Bad", "Good"])
+    slow = hf.Model.of(AnyModule(net), box, classes=["Bad", "Good"])
     refused = x[net(x).argmax(1) == 0][:ROWS].clamp(0, 1)
     start = Ready(hf.MinCost(norm=2).explain(fast, refused, "Good").x_cf)
     search = hf.StableNeighborSearch(start=start, radius=0.5, steps=STEPS, path_points=POINTS)
@@ -100,12 +114,23 @@ def measure() -> dict[str, float]:
         },
         5,
     )
-    answers = hf.MinCost(norm=2).explain(model, data.X[(model.predict(data.X) == "Bad").to_numpy()][:ROWS], "Good")
+    answers = hf.MinCost(norm=2).explain(
+        model, data.X[(model.predict(data.X) == "Bad").to_numpy()][:ROWS], "Good"
+    )
     bank = hf.ModelBank.retrain(
-        hf.Recipe(hidden=(100, 32), epochs=1, batch_size=BATCH), data.X, data.y, schema,
-        families={"seed": MODELS, "leave_one_out": MODELS}, classes=["Bad", "Good"],
-    )  # fmt: skip
-    audited = medians({"passes": lambda: forward_passes(net, answers.x_cf), "audit": lambda: hf.audit(answers, bank)})
+        hf.Recipe(hidden=(100, 32), epochs=1, batch_size=BATCH),
+        data.X,
+        data.y,
+        schema,
+        families={"seed": MODELS, "leave_one_out": MODELS},
+        classes=["Bad", "Good"],
+    )
+    audited = medians(
+        {
+            "passes": lambda: forward_passes(net, answers.x_cf),
+            "audit": lambda: hf.audit(answers, bank),
+        }
+    )
     epochs = MODELS * EPOCHS
     return {
         "one model alone (ms per epoch)": took["alone"] / EPOCHS * 1e3,
@@ -117,7 +142,8 @@ def measure() -> dict[str, float]:
         "stable neighbors, Linear/ReLU network / bare passes": moved["fast"] / moved["passes"],
         "stable neighbors, any torch module / bare passes": moved["slow"] / moved["passes"],
         "audit of 1,000 answers on 200 models (s)": audited["audit"],
-        "audit of 1,000 answers on 200 models / 200 forward passes": audited["audit"] / audited["passes"],
+        "audit of 1,000 answers on 200 models / 200 forward passes": audited["audit"]
+        / audited["passes"],
     }
 
 

@@ -1,10 +1,12 @@
-"""How fast Virtual Data Shift, joint training, recourse in one pass and ROAR-LIME are, as ratios measured in one run.
+"""How fast Virtual Data Shift, joint training, recourse in one pass and ROAR-LIME are, as ratios
+measured in one run.
 
     HOLDFAST_DATA=... python -m benchmarks.shift [OUT.json]
 
-The task: SBA loans as RoCourseNet encodes them (110 columns), its network 110-200-10-10-1, batches of 128 rows. Medians
-of repeats that take turns, one thread; only the sixteen years train on all cores, in both ways: as one stack on several
-threads, and one after another with torch's own threads or on one, whichever is faster.
+The task: SBA loans as RoCourseNet encodes them (110 columns), its network 110-200-10-10-1, batches
+of 128 rows. Medians of repeats that take turns, one thread; only the sixteen years train on all
+cores, in both ways: as one stack on several threads, and one after another with torch's own threads
+or on one, whichever is faster.
 """
 
 import itertools
@@ -28,7 +30,10 @@ from holdfast.problem import SearchProblem, TimeBudget
 from holdfast.schema.encoding import Encoding
 from holdfast.target import Target
 
-SIZES, ROWS, YEARS, BATCHES = (110, 200, 10, 10, 1), 128, 16, 6
+SIZES = 110, 200, 10, 10, 1
+ROWS = 128
+YEARS = 16
+BATCHES = 6
 LIMITS = {
     "Virtual Data Shift / autograd through the steps": 0.5,
     "sixteen years as one stack / one after another": 0.5,
@@ -53,8 +58,11 @@ def medians(calls: dict[str, Callable[[], object]], repeats: int) -> dict[str, f
 # ---- Virtual Data Shift
 
 
-def by_autograd(theta: list[Tensor], x: Tensor, y: Tensor, x_cf: Tensor, t: Tensor, shift: Shift) -> Tensor:
-    """What one would write by hand: create_graph through the inner steps, Adam written out; no stack."""
+def by_autograd(
+    theta: list[Tensor], x: Tensor, y: Tensor, x_cf: Tensor, t: Tensor, shift: Shift
+) -> Tensor:
+    """What one would write by hand: create_graph through the inner steps, Adam written out; no
+    stack."""
 
     def logit(parts: list[Tensor], rows: Tensor) -> Tensor:
         h = rows
@@ -64,7 +72,8 @@ def by_autograd(theta: list[Tensor], x: Tensor, y: Tensor, x_cf: Tensor, t: Tens
 
     delta = (2 * torch.rand_like(x) - 1) * shift.epsilon
     count = 0
-    m, v = [torch.zeros_like(w) for w in theta], [torch.zeros_like(w) for w in theta]
+    m = [torch.zeros_like(w) for w in theta]
+    v = [torch.zeros_like(w) for w in theta]
     for _ in range(shift.outer):
         delta = delta.detach().requires_grad_()
         now = [w.detach().requires_grad_() for w in theta]
@@ -75,12 +84,17 @@ def by_autograd(theta: list[Tensor], x: Tensor, y: Tensor, x_cf: Tensor, t: Tens
             m = [B1 * a + (1 - B1) * g for a, g in zip(m, slopes, strict=True)]
             v = [B2 * a + (1 - B2) * g * g for a, g in zip(v, slopes, strict=True)]
             roots = [(b / (1 - B2**count) + ROOT).sqrt() + EPS for b in v]
-            now = [w - shift.eta * (a / (1 - B1**count)) / r for w, a, r in zip(now, m, roots, strict=True)]
+            now = [
+                w - shift.eta * (a / (1 - B1**count)) / r
+                for w, a, r in zip(now, m, roots, strict=True)
+            ]
         lost = (torch.sigmoid(logit(now, x_cf)) - t).square().sum()
         (slope,) = torch.autograd.grad(lost, delta)
         step = 2.5 * shift.epsilon / shift.outer
         delta = (delta + step * slope.sign()).clamp(-shift.epsilon, shift.epsilon)
-        theta, m, v = ([w.detach() for w in held] for held in (now, m, v))
+        theta = [w.detach() for w in now]
+        m = [w.detach() for w in m]
+        v = [w.detach() for w in v]
     return theta[0]
 
 
@@ -88,11 +102,13 @@ def shifts(layout: Encoding, x: Tensor, y: Tensor) -> dict[str, float]:
     net = Leaky(SIZES)
     g = torch.Generator().manual_seed(0)
     parts = [
-        (torch.randn(1, a, b, generator=g) * (2 / a) ** 0.5, torch.zeros(1, 1, b)) for a, b in itertools.pairwise(SIZES)
+        (torch.randn(1, a, b, generator=g) * (2 / a) ** 0.5, torch.zeros(1, 1, b))
+        for a, b in itertools.pairwise(SIZES)
     ]
     theta = net.load(net.weights(1), parts)
     plain = [value[0] if i == 0 else value[0, 0] for pair in parts for i, value in enumerate(pair)]
-    rows, answers = x[:ROWS], x[ROWS : 2 * ROWS]
+    rows = x[:ROWS]
+    answers = x[ROWS : 2 * ROWS]
     classes = y[:ROWS, None].float()
     w = torch.full((1, ROWS, 1), 1 / ROWS)
     batch = Batch(rows[None], classes[None], w, answers[None], 1 - classes[None], w)
@@ -103,7 +119,9 @@ def shifts(layout: Encoding, x: Tensor, y: Tensor) -> dict[str, float]:
         attack = Attack(net, theta, Shift(categories=categories), layout)
         calls[categories] = lambda attack=attack: attack(theta, batch, by_seed([0]), 0, 0.1)
     with torch.no_grad():
-        took = medians({k: torch.enable_grad()(f) if k == "autograd" else f for k, f in calls.items()}, 15)
+        took = medians(
+            {k: torch.enable_grad()(f) if k == "autograd" else f for k, f in calls.items()}, 15
+        )
     return {
         "one step of Virtual Data Shift (ms)": took["none"] * 1e3,
         "Virtual Data Shift / autograd through the steps": took["none"] / took["autograd"],
@@ -115,9 +133,11 @@ def shifts(layout: Encoding, x: Tensor, y: Tensor) -> dict[str, float]:
 
 
 def epochs(layout: Encoding, x: Tensor, y: Tensor, tables: list[Tensor]) -> dict[str, float]:
-    """RoCourseNet's epoch against CounterNet's, and the years together against one after another."""
+    """RoCourseNet's epoch against CounterNet's, and the years together against one after
+    another."""
     some = [rows[: ROWS * BATCHES] for rows in tables]
-    plain, robust = Joint(epochs=1), Joint(epochs=1, shift=Shift())
+    plain = Joint(epochs=1)
+    robust = Joint(epochs=1, shift=Shift())
 
     def one_by_one(how: Joint) -> None:
         for rows in some:
@@ -133,10 +153,15 @@ def epochs(layout: Encoding, x: Tensor, y: Tensor, tables: list[Tensor]) -> dict
         5,
     )
     return {
-        "sixteen years as one stack (ms per batch and year)": took["RoCourseNet"] / YEARS / BATCHES * 1e3,
-        "sixteen years as one stack / one after another": took["RoCourseNet"] / took["RoCourseNet, one after another"],
+        "sixteen years as one stack (ms per batch and year)": took["RoCourseNet"]
+        / YEARS
+        / BATCHES
+        * 1e3,
+        "sixteen years as one stack / one after another": took["RoCourseNet"]
+        / took["RoCourseNet, one after another"],
         "the same for CounterNet": took["CounterNet"] / took["CounterNet, one after another"],
-        "RoCourseNet's epoch / CounterNet's (the paper: 1.46)": took["RoCourseNet"] / took["CounterNet"],
+        "RoCourseNet's epoch / CounterNet's (the paper: 1.46)": took["RoCourseNet"]
+        / took["CounterNet"],
     }
 
 
@@ -146,16 +171,23 @@ def epochs(layout: Encoding, x: Tensor, y: Tensor, tables: list[Tensor]) -> dict
 def asked(model: hf.Model, x: Tensor) -> SearchProblem:
     goal = Target.of(None).bind(model, model(x))
     return SearchProblem(
-        model, x, goal, model.schema.feasible(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, ""))
+        model,
+        x,
+        goal,
+        model.schema.feasible(x),
+        RowRandom.of(0, x),
+        TimeBudget(None, Progress(False, "")),
     )
 
 
 def one_pass(net: hf.RoCourseNet, table: object, x: Tensor) -> dict[str, float]:
-    model, generator = net.model_, net.recourse_.generator_
+    model = net.model_
+    generator = net.recourse_.generator_
     layers = flat_layers(model.module)
 
     def bare() -> Tensor:
-        h, seen = x, list[Tensor]()
+        h = x
+        seen = list[Tensor]()
         for i, layer in enumerate(layers):
             h = layer(h)
             if i in generator.features:
@@ -201,11 +233,17 @@ def planes(model: hf.Model, table: object, x: Tensor) -> dict[str, float]:
 def measure() -> dict[str, float]:
     data = hf.datasets.load("sba_loan", rocoursenet=True)
     schema = data.schema
-    x, y = schema.encode(data.X), torch.tensor((data.y == "paid").to_numpy(), dtype=torch.int64)
+    x = schema.encode(data.X)
+    y = torch.tensor((data.y == "paid").to_numpy(), dtype=torch.int64)
     layout = schema.encoding()
-    tables = [torch.tensor((data.parts == year).to_numpy().nonzero()[0]) for year in sorted(data.parts.unique())]
+    tables = [
+        torch.tensor((data.parts == year).to_numpy().nonzero()[0])
+        for year in sorted(data.parts.unique())
+    ]
     out = shifts(layout, x, y) | epochs(layout, x, y, tables)
-    some = data.take(torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[:10_000].numpy())
+    some = data.take(
+        torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[:10_000].numpy()
+    )
     net = hf.RoCourseNet(epochs=3, outer=0).fit(some.X, some.y, schema=schema)
     encoded = schema.encode(some.X)
     return out | one_pass(net, some.X, encoded) | planes(net.model_, some.X, encoded)

@@ -2,20 +2,21 @@
 
     HOLDFAST_DATA=... python -m benchmarks.teaching [OUT.json]
 
-The unit of an epoch with n counterfactuals of T steps is what PyTorch takes, with the same network as an nn.Module, for
+The unit of an epoch with n counterfactuals of T steps is what PyTorch takes, with the same network
+as an nn.Module, for
 
     a plain epoch, and T passes of n rows at once forward and back, with gradients by the rows alone
 
-Circles: 3000 rows, network 2-32-2, batches of 30, n = 1000, T = 30. MNIST: 10,000 images, network 784-32-10, batches of
-1000, n = 5000, T = 30; 100 epochs of either. Epochs are measured
+Circles: 3000 rows, network 2-32-2, batches of 30, n = 1000, T = 30. MNIST: 10,000 images, network
+784-32-10, batches of 1000, n = 5000, T = 30; 100 epochs of either. Epochs are measured
 
     at first          after two: hardly a row matures, so nearly all steps are made
     no row matures    all steps are made, as they are too short
     at last           after all: rows mature in a few steps, and leave the batch
 
-Beside the ratio there are two others, without a limit: to a unit that also has the 3 n rows that an epoch learns from,
-and to one whose passes are those of rows that have not stopped. Medians of repeats that take turns, of the time that
-this process had on a core, one thread.
+Beside the ratio there are two others, without a limit: to a unit that also has the 3 n rows that an
+epoch learns from, and to one whose passes are those of rows that have not stopped. Medians of
+repeats that take turns, of the time that this process had on a core, one thread.
 """
 
 import time
@@ -33,9 +34,15 @@ from holdfast.retraining.loop import Variation
 from holdfast.retraining.recipe import Recipe
 from holdfast.training.counterfactual import search
 from holdfast.training.counterfactual.domain import Domain
-from holdfast.training.counterfactual.objective import COLUMNS, ContrastTraining, SharedSettings, Variant
+from holdfast.training.counterfactual.objective import (
+    COLUMNS,
+    ContrastTraining,
+    SharedSettings,
+    Variant,
+)
 
-STEPS, EPOCHS = 30, 100
+STEPS = 30
+EPOCHS = 100
 LIMITS = {
     "circles at first: an epoch (units)": 1.3,
     "circles, no row matures: an epoch (units)": 1.3,
@@ -76,19 +83,24 @@ class Task:
         return Variant(tau=0.5, reg=self.reg)
 
     def training(self, variant: Variant, seeds: int = 1) -> ContrastTraining:
-        recipe, each = Recipe(hidden=(32,), batch_size=self.batch), tuple(range(seeds))
+        recipe = Recipe(hidden=(32,), batch_size=self.batch)
+        each = tuple(range(seeds))
         module = recipe.network(self.x.shape[1], self.classes)
         models = Stack.like(module, seeds)
         assert models is not None
         first = [models.named(recipe.start(module)(seed)) for seed in range(seeds)]
         models.load({name: torch.stack([f[name] for f in first]) for name in models.state()})
-        shared, variants = SharedSettings(self.domain, steps=STEPS, count=self.count), [variant] * seeds
-        return ContrastTraining(models, self.x, self.y, self.classes, Variation(each, each), variants, shared, recipe)
+        shared = SharedSettings(self.domain, steps=STEPS, count=self.count)
+        variants = [variant] * seeds
+        return ContrastTraining(
+            models, self.x, self.y, self.classes, Variation(each, each), variants, shared, recipe
+        )
 
     def plain(self, more: int = 0) -> Callable[[], None]:
         """An epoch in PyTorch, with some more rows in every batch."""
         net = mlp(self.x.shape[1], (32,), self.classes)
-        adam, extra = torch.optim.Adam(net.parameters()), torch.randperm(len(self.x))[:more]
+        adam = torch.optim.Adam(net.parameters())
+        extra = torch.randperm(len(self.x))[:more]
 
         @torch.enable_grad()
         def run() -> None:
@@ -103,7 +115,8 @@ class Task:
     def bare(self) -> Callable[[], None]:
         """T passes in PyTorch."""
         net = mlp(self.x.shape[1], (32,), self.classes).requires_grad_(False)
-        rows, wanted = self.x[: self.count], torch.randint(self.classes, (self.count,))
+        rows = self.x[: self.count]
+        wanted = torch.randint(self.classes, (self.count,))
 
         @torch.enable_grad()
         def run() -> None:
@@ -155,11 +168,13 @@ def early(task: Task, seeds: int) -> dict[str, float]:
 
 def late(task: Task) -> dict[str, float]:
     """All epochs, and one more like the last."""
-    training, start = task.training(task.usual), time.thread_time()
+    training = task.training(task.usual)
+    start = time.thread_time()
     for epoch in range(EPOCHS):
         training.epoch(epoch)
     whole = time.thread_time() - start
-    epoch, left = again(training), search.LEFT
+    epoch = again(training)
+    left = search.LEFT
     steps = float(epoch()[0, COLUMNS.index("steps")])
 
     def uncompacted() -> None:
@@ -168,7 +183,8 @@ def late(task: Task) -> dict[str, float]:
         search.LEFT = left
 
     took = medians({**task.units(), "epoch": epoch, "uncompacted": uncompacted}, task.repeats)
-    case, fewer = f"{task.name} at last", took["bare"] * steps / STEPS
+    case = f"{task.name} at last"
+    fewer = took["bare"] * steps / STEPS
     return {
         f"{task.name}: mean of all epochs (units)": whole / EPOCHS / (took["plain"] + took["bare"]),
         f"{task.name}: minutes for all epochs": whole / 60,
@@ -184,11 +200,13 @@ def main() -> None:
     torch.set_num_threads(1)
     with torch.no_grad():
         data = load("circles", n=3000)
-        x, y = torch.tensor(data.X.to_numpy()).float(), torch.tensor((data.y == "yes").to_numpy()).long()
+        x = torch.tensor(data.X.to_numpy()).float()
+        y = torch.tensor((data.y == "yes").to_numpy()).long()
         circles = Task("circles", x, y, 2, 30, 1000, Domain.of(x), 0.5, 25)
         images = load("mnist").part("train").take(range(10_000))
         x = torch.tensor(images.X).flatten(1).float() / 127.5 - 1
-        y, one = torch.tensor(images.y.to_numpy(int)), torch.ones(784, 1)
+        y = torch.tensor(images.y.to_numpy(int))
+        one = torch.ones(784, 1)
         none = torch.zeros(0, dtype=torch.int64)
         mnist = Task("MNIST", x, y, 10, 1000, 5000, Domain(-one, one, none, none, none), 0.01, 9)
         found = early(circles, 5) | late(circles) | early(mnist, 1) | late(mnist)

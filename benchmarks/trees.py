@@ -1,25 +1,28 @@
-"""Tree models: how fast their exact copies are, and how good and fast the search along their thresholds is.
+"""Tree models: how fast their exact copies are, and how good and fast the search along their
+thresholds is.
 
     HOLDFAST_DATA=... python -m benchmarks.trees [OUT.json] [--rows 60] [--only copies|search] [--scale 1.0]
 
 Two parts, one process, one thread, CPU time.
 
-Copies: 100,000 rows, the library's `predict_proba` on its own matrix of numbers against the copy on encoded rows, codes
-and all; repeats are interleaved, so that a slow minute of the machine hits both alike, and medians taken. The data are
-20 columns of made-up numbers, in random order, so that no branch is easy to foretell; and Adult, for categories that
-XGBoost splits by itself.
+Copies: 100,000 rows, the library's `predict_proba` on its own matrix of numbers against the copy on
+encoded rows, codes and all; repeats are interleaved, so that a slow minute of the machine hits both
+alike, and medians taken. The data are 20 columns of made-up numbers, in random order, so that no
+branch is easy to foretell; and Adult, for categories that XGBoost splits by itself.
 
-Search: German Credit and Adult, an XGBoost model, all test rows that it refuses. `TreeSearch` on all of them; beside
-it, on the first `--rows` of them, which is what they have time for, dice-ml (random, genetic and kdtree) and NICE
-(sparsity). All may change every feature within the data's range, and are judged alike: validity by the bare model, the
-number of changed features, and l1 with numbers (and ranks of ordered levels) scaled by their range and a category
-counting 1. Means are over the valid answers; ratios of two methods over the rows that both answer validly, and of their
-times over the same rows, as one call here and row by row there. Then `TreeSearch` alone with the dataset's own schema,
-where features are fixed or may go one way only: which rows have an answer, and which are proved to have none.
+Search: German Credit and Adult, an XGBoost model, all test rows that it refuses. `TreeSearch` on
+all of them; beside it, on the first `--rows` of them, which is what they have time for, dice-ml
+(random, genetic and kdtree) and NICE (sparsity). All may change every feature within the data's
+range, and are judged alike: validity by the bare model, the number of changed features, and l1 with
+numbers (and ranks of ordered levels) scaled by their range and a category counting 1. Means are
+over the valid answers; ratios of two methods over the rows that both answer validly, and of their
+times over the same rows, as one call here and row by row there. Then `TreeSearch` alone with the
+dataset's own schema, where features are fixed or may go one way only: which rows have an answer,
+and which are proved to have none.
 
-The others are not part of this project: `pip install --no-deps --target DIR dice-ml==0.12 NICEx==0.2.3 raiutils tqdm
-jsonschema jsonschema-specifications referencing rpds-py attrs`, with DIR on PYTHONPATH; what is missing is left
-out, and said so.
+The others are not part of this project: `pip install --no-deps --target DIR dice-ml==0.12
+NICEx==0.2.3 raiutils tqdm jsonschema jsonschema-specifications referencing rpds-py attrs`, with DIR
+on PYTHONPATH; what is missing is left out, and said so.
 """
 
 import argparse
@@ -53,7 +56,8 @@ from threadpoolctl import threadpool_limits
 import holdfast as hf
 from benchmarks.engine import RESULTS, seconds
 
-ROWS, REPEATS = 100_000, 5
+ROWS = 100_000
+REPEATS = 5
 SOME = 60  # test rows that the other libraries have time for
 DATASETS = ("german_credit", "adult")
 # What the figures must not exceed; those of the search for each dataset.
@@ -74,11 +78,15 @@ LIMITS = {
 
 def models() -> dict[str, Any]:
     return {
-        "RandomForest 100, depth 6": RandomForestClassifier(100, max_depth=6, random_state=0, n_jobs=1),
+        "RandomForest 100, depth 6": RandomForestClassifier(
+            100, max_depth=6, random_state=0, n_jobs=1
+        ),
         "RandomForest 100, full depth": RandomForestClassifier(100, random_state=0, n_jobs=1),
         "ExtraTrees 100, depth 6": ExtraTreesClassifier(100, max_depth=6, random_state=0, n_jobs=1),
         "GradientBoosting 100, depth 3": GradientBoostingClassifier(random_state=0, subsample=0.3),
-        "HistGradientBoosting 100, 31 leaves": HistGradientBoostingClassifier(random_state=0, early_stopping=False),
+        "HistGradientBoosting 100, 31 leaves": HistGradientBoostingClassifier(
+            random_state=0, early_stopping=False
+        ),
         "XGBoost 100, depth 3": xgboost.XGBClassifier(n_estimators=100, max_depth=3, n_jobs=1),
         "XGBoost 100, depth 6": xgboost.XGBClassifier(n_estimators=100, max_depth=6, n_jobs=1),
         "LightGBM 100, 31 leaves": lightgbm.LGBMClassifier(n_estimators=100, verbose=-1, n_jobs=1),
@@ -91,9 +99,13 @@ def copies(rows: int) -> dict[str, Any]:
     table = pd.DataFrame(X, columns=names)
     schema = hf.Schema.infer(table)
     rng = np.random.default_rng(0)
-    wide = pd.DataFrame(X[rng.integers(0, len(X), rows)] + rng.normal(0, 0.3, (rows, 20)), columns=names)
+    wide = pd.DataFrame(
+        X[rng.integers(0, len(X), rows)] + rng.normal(0, 0.3, (rows, 20)), columns=names
+    )
     x = schema.encode(wide, torch.float64)
-    out = {name: timed(name, made.fit(table, y), schema, wide, x) for name, made in models().items()}
+    out = {
+        name: timed(name, made.fit(table, y), schema, wide, x) for name, made in models().items()
+    }
     return out | native_categories(rows)
 
 
@@ -108,24 +120,35 @@ def native_categories(rows: int) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for depth in (3, 6):
         name = f"XGBoost 100, depth {depth}, native categories"
-        made = xgboost.XGBClassifier(n_estimators=100, max_depth=depth, n_jobs=1, enable_categorical=True)
+        made = xgboost.XGBClassifier(
+            n_estimators=100, max_depth=depth, n_jobs=1, enable_categorical=True
+        )
         made.fit(table[:8_000], (data.y == data.favourable)[:8_000])
         out[name] = timed(name, made, schema, wide, x)
     return out
 
 
-def timed(name: str, estimator: Any, schema: hf.Schema, wide: pd.DataFrame, x: torch.Tensor) -> dict[str, Any]:
+def timed(
+    name: str, estimator: Any, schema: hf.Schema, wide: pd.DataFrame, x: torch.Tensor
+) -> dict[str, Any]:
     """The library over a table, and its copy over the same rows, encoded."""
     model = hf.Model.of(estimator, schema)
     assert model.conversion, model.conversion.text
-    of_library, of_copy = list[float](), list[float]()
+    of_library = list[float]()
+    of_copy = list[float]()
     for _ in range(REPEATS):
         of_library.append(seconds(lambda: estimator.predict_proba(wide)))
         of_copy.append(seconds(lambda: model(x)))
-    a, b = statistics.median(of_library), statistics.median(of_copy)
+    a = statistics.median(of_library)
+    b = statistics.median(of_copy)
     how = str(model.conversion)
     print(f"{name:42s} {a:8.3f} s {b:8.3f} s {b / a:6.2f}   {how}", flush=True)
-    return {"library": round(a, 3), "copy": round(b, 3), "copy / library": round(b / a, 2), "how": how}
+    return {
+        "library": round(a, 3),
+        "copy": round(b, 3),
+        "copy / library": round(b / a, 2),
+        "how": how,
+    }
 
 
 # ---- search
@@ -137,11 +160,14 @@ class Task:
     def __init__(self, name: str) -> None:
         self.data = hf.datasets.load(name)
         train, test = self.data.split()
-        self.X, self.y = train.X, (train.y == self.data.favourable).astype(int)
+        self.X = train.X
+        self.y = (train.y == self.data.favourable).astype(int)
         levels = [f.name for f in self.data.schema.features if f.kind in ("category", "ordered")]
         encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
         prepare = make_column_transformer((encoder, levels), remainder="passthrough")
-        booster = xgboost.XGBClassifier(n_estimators=100, max_depth=4, learning_rate=0.1, n_jobs=1, random_state=0)
+        booster = xgboost.XGBClassifier(
+            n_estimators=100, max_depth=4, learning_rate=0.1, n_jobs=1, random_state=0
+        )
         self.estimator = make_pipeline(prepare, booster).fit(self.X, self.y)
         self.refused = test.X[self.estimator.predict(test.X) == 0]
         self.free = everything_free(self.data.schema)
@@ -150,12 +176,16 @@ class Task:
         return hf.Model.of(self.estimator, schema, classes=["no", "yes"])
 
     def judged(self, before: pd.DataFrame, after: list[Any] | pd.DataFrame) -> dict[str, Any]:
-        """Answers, None where there is none: valid by the bare model, changed features and l1 of each."""
+        """Answers, None where there is none: valid by the bare model, changed features and l1 of
+        each."""
         if isinstance(after, pd.DataFrame):
-            frame, there = after, np.ones(len(before), dtype=bool)
+            frame = after
+            there = np.ones(len(before), dtype=bool)
         else:
             there = np.array([a is not None for a in after])
-            cells = [b if a is None else a for a, b in zip(after, before.to_dict("records"), strict=True)]
+            cells = [
+                b if a is None else a for a, b in zip(after, before.to_dict("records"), strict=True)
+            ]
             frame = pd.DataFrame(cells, index=before.index)[before.columns].astype(before.dtypes)
         valid = there & (self.estimator.predict(frame) == 1)
         step = self.free.encode(frame, torch.float64) - self.free.encode(before, torch.float64)
@@ -165,8 +195,8 @@ class Task:
 
 
 def everything_free(schema: hf.Schema) -> hf.Schema:
-    """Every feature may change within the data's range, and the library's l1 is the one that is judged: numbers in
-    units of their range, a category 1 (its two one-hot columns a half each)."""
+    """Every feature may change within the data's range, and the library's l1 is the one that is
+    judged: numbers in units of their range, a category 1 (its two one-hot columns a half each)."""
     features: list[hf.Feature] = []
     for f in schema.features:
         f = replace(f, change="free", allowed=(), weight=0.5 if f.is_category else 1.0)
@@ -195,7 +225,9 @@ def dice(task: Task, rows: pd.DataFrame, method: str) -> tuple[dict[str, Any], f
     numbers = [f.name for f in task.data.schema.features if f.kind in ("real", "integer")]
     frame = task.X.assign(outcome=task.y)
     data = dice_ml.Data(dataframe=frame, continuous_features=numbers, outcome_name="outcome")
-    explainer = dice_ml.Dice(data, dice_ml.Model(model=task.estimator, backend="sklearn"), method=method)
+    explainer = dice_ml.Dice(
+        data, dice_ml.Model(model=task.estimator, backend="sklearn"), method=method
+    )
     extra = {"random_seed": 0} if method == "random" else {}
     np.random.seed(0)  # noqa: NPY002, what it draws from
     after: list[Any] = []
@@ -203,7 +235,10 @@ def dice(task: Task, rows: pd.DataFrame, method: str) -> tuple[dict[str, Any], f
     def work() -> None:
         for i in range(len(rows)):
             try:
-                with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
+                with (
+                    contextlib.redirect_stderr(io.StringIO()),
+                    contextlib.redirect_stdout(io.StringIO()),
+                ):
                     found = explainer.generate_counterfactuals(
                         rows.iloc[[i]], total_CFs=1, desired_class=1, verbose=False, **extra
                     )
@@ -227,7 +262,9 @@ def nice(task: Task, rows: pd.DataFrame) -> tuple[dict[str, Any], float]:
 
     def frame(codes: Any) -> pd.DataFrame:
         numbers = np.asarray(codes, dtype=np.float64)
-        return pd.DataFrame({f.name: f.values(numbers[:, i], None) for i, f in enumerate(schema.features)})
+        return pd.DataFrame(
+            {f.name: f.values(numbers[:, i], None) for i, f in enumerate(schema.features)}
+        )
 
     explainer = NICE(
         predict_fn=lambda codes: task.estimator.predict_proba(frame(codes)),
@@ -240,7 +277,8 @@ def nice(task: Task, rows: pd.DataFrame) -> tuple[dict[str, Any], float]:
         distance_metric="HEOM",
         num_normalization="minmax",
     )
-    codes, after = schema.read(rows), list[Any]()
+    codes = schema.read(rows)
+    after = list[Any]()
 
     def work() -> None:
         for i in range(len(rows)):
@@ -267,7 +305,11 @@ def search(name: str, count: int, scale: float) -> dict[str, Any]:
     task = Task(name)
     everyone = task.refused.iloc[: max(1, int(scale * len(task.refused)))]
     some = everyone.iloc[:count]
-    out: dict[str, Any] = {"refused": len(everyone), "rows beside the others": len(some), "methods": {}}
+    out: dict[str, Any] = {
+        "refused": len(everyone),
+        "rows beside the others": len(some),
+        "methods": {},
+    }
     runs: dict[str, tuple[dict[str, Any], float]] = {}
 
     def run(label: str, work: Callable[[], tuple[dict[str, Any], float]]) -> None:
@@ -291,14 +333,18 @@ def search(name: str, count: int, scale: float) -> dict[str, Any]:
     model = task.model(task.data.schema)
     cfs = hf.TreeSearch().fit(model, task.X).explain(model, everyone, "yes")
     proved = cfs.status["reason"].str.startswith("proved").to_numpy()
-    out["with its own schema"] = {"answered": float(cfs.found.mean()), "proved to have none": float(proved.mean())}
+    out["with its own schema"] = {
+        "answered": float(cfs.found.mean()),
+        "proved to have none": float(proved.mean()),
+    }
     figures["refused rows without an answer or a proof"] = float((~cfs.found & ~proved).mean())
     print(json.dumps(out["with its own schema"] | figures, indent=1), flush=True)
     return out
 
 
 def figures_of(runs: dict[str, tuple[dict[str, Any], float]]) -> dict[str, float]:
-    every, (some, took) = runs["TreeSearch, smallest, all rows"][0], runs["TreeSearch, smallest"]
+    every = runs["TreeSearch, smallest, all rows"][0]
+    some, took = runs["TreeSearch, smallest"]
     few = runs["TreeSearch, fewest, all rows"][0]
     out = {
         "invalid answers": float(max((r["there"] & ~r["valid"]).mean() for r in (every, few))),
@@ -310,7 +356,9 @@ def figures_of(runs: dict[str, tuple[dict[str, Any], float]]) -> dict[str, float
         both = some["valid"] & runs[label][0]["valid"]
         return float(some["l1"][both].mean() / runs[label][0]["l1"][both].mean())
 
-    of_dice = [label for label in runs if label.startswith("dice-ml") and runs[label][0]["valid"].any()]
+    of_dice = [
+        label for label in runs if label.startswith("dice-ml") and runs[label][0]["valid"].any()
+    ]
     if of_dice:
         out["l1 / best of dice-ml"] = max(ratio(label) for label in of_dice)
         out["time per row / fastest of dice-ml"] = took / min(runs[label][1] for label in of_dice)
@@ -321,16 +369,26 @@ def figures_of(runs: dict[str, tuple[dict[str, Any], float]]) -> dict[str, float
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="tree models: copies and search")
-    parser.add_argument("out", nargs="?", type=Path, help="left out: benchmarks/results, if all of it is run")
-    parser.add_argument("--rows", type=int, default=SOME, help="test rows that the other libraries are given")
+    parser.add_argument(
+        "out", nargs="?", type=Path, help="left out: benchmarks/results, if all of it is run"
+    )
+    parser.add_argument(
+        "--rows", type=int, default=SOME, help="test rows that the other libraries are given"
+    )
     parser.add_argument("--only", choices=["copies", "search"])
-    parser.add_argument("--scale", type=float, default=1.0, help="share of all rows, for a quick look")
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="share of all rows, for a quick look"
+    )
     call = parser.parse_args()
     whole = call.only is None and call.scale == 1.0 and call.rows == SOME
     out: Path | None = call.out or (RESULTS / "trees.json" if whole else None)
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # of the other libraries, about one another
-    content: dict[str, Any] = {"holdfast": hf.__version__, "limits": LIMITS, "share of all rows": call.scale}
+    content: dict[str, Any] = {
+        "holdfast": hf.__version__,
+        "limits": LIMITS,
+        "share of all rows": call.scale,
+    }
     if call.only != "search":
         rows = int(ROWS * call.scale)
         content |= {"rows": rows, "models": copies(rows)}
@@ -338,7 +396,10 @@ def main() -> None:
         content["search"] = {name: search(name, call.rows, call.scale) for name in DATASETS}
     for name, result in content.get("search", {}).items():
         for figure, value in result["figures"].items():
-            print(f"{name:14} {figure:45} {value:8.3f}  {'holds' if value <= LIMITS[figure] else 'MISSED'}")
+            print(
+                f"{name:14} {figure:45} {value:8.3f}  "
+                f"{'holds' if value <= LIMITS[figure] else 'MISSED'}"
+            )
     if out:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -1,7 +1,8 @@
 """Long experiments as cells on disk: a run that was killed goes on where it stopped.
 
-A cell is one file, written under another name first and renamed when complete, so that it is there whole or
-not at all. Its name holds a hash of everything that went into it; with other settings it is another cell.
+A cell is one file, written under another name first and renamed when complete, so that it is there
+whole or not at all. Its name holds a hash of everything that went into it; with other settings it
+is another cell.
 """
 
 import hashlib
@@ -31,8 +32,8 @@ def _nothing(_: str) -> None:
 
 
 def _worker(parent: int) -> None:
-    """One thread, since processes that each take all cores are in each other's way; and an end with its parent, which
-    a worker in the middle of a cell would outlive by hours."""
+    """One thread, since processes that each take all cores are in each other's way; and an end with
+    its parent, which a worker in the middle of a cell would outlive by hours."""
     torch.set_num_threads(1)
 
     def watch() -> None:
@@ -87,11 +88,15 @@ class Cells:
         return path
 
     def together(self, jobs: Sequence[Job]) -> dict[str, Arrays]:
-        """Several cells by their names, made in processes of their own if there is more than one worker."""
+        """Several cells by their names, made in processes of their own if there is more than one
+        worker."""
         missing = [job for job in jobs if not self.path(job[0], job[2]).is_file()]
         if self.workers > 1 and missing:
-            quiet, parent = replace(self, report=_nothing), (os.getpid(),)
-            with ProcessPoolExecutor(self.workers, get_context("spawn"), initializer=_worker, initargs=parent) as pool:
+            quiet = replace(self, report=_nothing)
+            parent = (os.getpid(),)
+            with ProcessPoolExecutor(
+                self.workers, get_context("spawn"), initializer=_worker, initargs=parent
+            ) as pool:
                 waiting = [pool.submit(quiet.made, *job) for job in missing]
                 for job, cell in zip(missing, waiting, strict=True):
                     cell.add_done_callback(lambda _, name=job[0]: self.report(name))
@@ -100,7 +105,8 @@ class Cells:
         return {job[0]: self.arrays(*job) for job in jobs}
 
     def seconds(self) -> dict[str, float]:
-        """How long it took to make each cell that was asked for; those that share a name are added up."""
+        """How long it took to make each cell that was asked for; those that share a name are added
+        up."""
         out = dict[str, float]()
         for name, took in self.took.values():
             out[name] = round(out.get(name, 0.0) + took, 1)

@@ -7,7 +7,8 @@ from typing import Any, Generic, TypeVar
 
 from experiments import PAPERS
 from experiments.cells import Cells
-from holdfast.errors import SettingError, did_you_mean
+from holdfast._core.checks import did_you_mean
+from holdfast.errors import SettingError
 
 Setting = TypeVar("Setting")
 Task = TypeVar("Task")
@@ -37,7 +38,8 @@ class Experiment(Generic[Setting, Task]):
         name: the citation, which is the name of its package and of the directory of its results.
         title: the heading of its page.
         settings: dataset -> what the paper chose for it.
-        models: how many a full run has, and at most: retrained models a family, repeats with other seeds, or test sets.
+        models: how many a full run has, and at most: retrained models a family, repeats with other
+            seeds, or test sets.
         quick: the dataset of a quick run.
         quick_models: how many it has.
         prepare: dataset, seed -> the rows to learn from and to ask about.

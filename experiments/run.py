@@ -1,4 +1,5 @@
-"""Run an experiment: cells on disk, one JSON file per dataset, then a page and pictures over all of them."""
+"""Run an experiment: cells on disk, one JSON file per dataset, then a page and pictures over all of
+them."""
 
 import contextlib
 import json
@@ -14,8 +15,9 @@ import torch
 from experiments.cells import Cells
 from experiments.experiment import Experiment, Figures, Results, Run
 from holdfast import __version__
+from holdfast._core.checks import did_you_mean
 from holdfast._core.files import write_whole
-from holdfast.errors import MissingExtraError, SettingError, did_you_mean
+from holdfast.errors import MissingExtraError, SettingError
 from holdfast.render.charts.theme import save as save_chart
 
 FULL_SEED = 0  # and all rows, and as many models as the paper has
@@ -38,7 +40,8 @@ def reproduce(
         datasets: names; none means all of a full run.
         out: directory of the results, `<out>/<paper>/<dataset>.json` and a page over all of them.
         work: directory of the cells; delete it to start anew.
-        models: retrained models per family, repeats with other seeds, or test sets; None takes as many as the paper.
+        models: retrained models per family, repeats with other seeds, or test sets; None takes as
+            many as the paper.
         rows: test rows; None takes all.
         report: called with the name of each cell that is made.
 
@@ -51,7 +54,9 @@ def reproduce(
             raise SettingError(f"{experiment.name} has no dataset {dataset!r}; {known}")
     count = experiment.models if models is None else models
     if not 1 <= count <= experiment.models:
-        raise SettingError(f"models must be 1 to {experiment.models} for {experiment.name}, got {count}")
+        raise SettingError(
+            f"models must be 1 to {experiment.models} for {experiment.name}, got {count}"
+        )
     results = list[Figures]()
     for dataset in datasets or experiment.full or experiment.settings:
         start = time.perf_counter()
@@ -61,7 +66,8 @@ def reproduce(
             report=lambda cell, dataset=dataset: report(f"{dataset}/{cell}"),
             workers=experiment.workers,
         )
-        setting, task = experiment.settings[dataset], experiment.prepare(dataset, seed)
+        setting = experiment.settings[dataset]
+        task = experiment.prepare(dataset, seed)
         figures = experiment.measure(Run(dataset, setting, task, count, rows, seed, cells))
         result = {
             "paper": experiment.name,
@@ -82,9 +88,13 @@ def reproduce(
 def page_text(experiment: Experiment[Any, Any], results: Results) -> str:
     """The markdown page over all results of a paper: its tables, its notes, its pictures."""
     body = "\n".join(experiment.page(results)).rstrip()
-    notes = (files(f"experiments.{experiment.name}") / "notes.md").read_text(encoding="utf-8").rstrip()
+    notes = (
+        (files(f"experiments.{experiment.name}") / "notes.md").read_text(encoding="utf-8").rstrip()
+    )
     pictures = [f"![{Path(file).stem}]({file})" for file in experiment.pictures(results)]
-    return "\n".join([f"# {experiment.title}", "", body, "", notes, "", "## Pictures", "", *pictures, ""])
+    return "\n".join(
+        [f"# {experiment.title}", "", body, "", notes, "", "## Pictures", "", *pictures, ""]
+    )
 
 
 def write_page(experiment: Experiment[Any, Any], out: Path) -> Path:

@@ -30,15 +30,23 @@ def mean_sd(values: Any, *, sample: bool = False) -> list[float | None]:
     flat = np.asarray(values, dtype=np.float64).ravel()
     if not flat.size:
         return []
-    return [known(flat.mean()), known(flat.std(ddof=int(sample))) if flat.size > int(sample) else None]
+    return [
+        known(flat.mean()),
+        known(flat.std(ddof=int(sample))) if flat.size > int(sample) else None,
+    ]
 
 
 # ---- markdown
 
 
 def cell(measured: Value, reported: Value = None, digits: int = 2) -> str:
-    """`0.41 ± 0.04`, or `0.41` of a single number, or `-` of none; what is reported follows in brackets."""
-    return _text(measured, digits) if reported is None else f"{_text(measured, digits)} ({_text(reported, digits)})"
+    """`0.41 ± 0.04`, or `0.41` of a single number, or `-` of none; what is reported follows in
+    brackets."""
+    return (
+        _text(measured, digits)
+        if reported is None
+        else f"{_text(measured, digits)} ({_text(reported, digits)})"
+    )
 
 
 def _text(value: Value, digits: int) -> str:

@@ -1,11 +1,13 @@
-"""The frozen record: the bytes of what the library answers, so that a change that should change nothing can show it.
+"""The frozen record: the bytes of what the library answers, so that a change that should change
+nothing can show it.
 
     python tests/frozen_record.py check               compare with tests/frozen_record.json
     python tests/frozen_record.py write               write it anew
     python tests/frozen_record.py check --papers      the quick runs of the papers too, some minutes
 
-Answers of every method of the law tables on every kind of model, scores of two banks, and the figures of each paper's
-quick run. Last digits depend on the processor: write the record before a change, on the machine where it is checked.
+Answers of every method of the law tables on every kind of model, scores of two banks, and the
+figures of each paper's quick run. Last digits depend on the processor: write the record before a
+change, on the machine where it is checked.
 """
 
 import argparse
@@ -26,7 +28,8 @@ import holdfast as hf
 
 RECORD = Path(__file__).with_suffix(".json")
 ROOT = Path(__file__).parents[1]
-TIMES = ("machine", "version", "training", "per answer", "table 2")  # of a paper's result: the machine's, not figures
+# of a paper's result: the machine's, not figures
+TIMES = ("machine", "version", "training", "per answer", "table 2")
 
 
 def digest(*parts: Any) -> str:
@@ -97,7 +100,10 @@ def papers() -> Iterator[tuple[str, Callable[[], str]]]:
                 call = [sys.executable, "-m", "experiments", name, "--quick", "--out", folder]
                 call += ["--work", f"{folder}/work"]
                 done = subprocess.run(call, stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT)
-            results = [untimed({k: v for k, v in r.items() if k not in TIMES}) for r in json.loads(done.stdout)]
+            results = [
+                untimed({k: v for k, v in r.items() if k not in TIMES})
+                for r in json.loads(done.stdout)
+            ]
             return hashlib.sha256(json.dumps(results, sort_keys=True).encode()).hexdigest()[:16]
 
         yield f"paper / {name}", figures
@@ -133,7 +139,11 @@ def main() -> int:
     changed = [name for name in found if known.get(name) != found[name]]
     for name in changed:
         print(f"changed: {name}: {known.get(name)} -> {found[name]}")
-    missing = [] if call.only else [k for k in known if k not in found and (call.papers or not k.startswith("paper"))]
+    missing = (
+        []
+        if call.only
+        else [k for k in known if k not in found and (call.papers or not k.startswith("paper"))]
+    )
     for name in missing:
         print(f"missing: {name}")
     print(f"{len(found) - len(changed)} of {len(found)} entries unchanged")

@@ -60,7 +60,9 @@ def assert_same(a: hf.Counterfactuals, b: hf.Counterfactuals) -> None:
         (torch.arange(12) < 1, [0]),
     ],
 )
-def test_some_answers_are_chosen_by_position(cfs: hf.Counterfactuals, rows: Any, chosen: list[int]) -> None:
+def test_some_answers_are_chosen_by_position(
+    cfs: hf.Counterfactuals, rows: Any, chosen: list[int]
+) -> None:
     some = cfs[rows]
     assert isinstance(some, hf.Counterfactuals)
     assert len(some) == len(chosen)
@@ -85,7 +87,9 @@ def test_iterating_gives_one_answer_after_the_other(cfs: hf.Counterfactuals) -> 
     assert found.found.all()
     assert len(found) == cfs.found.sum() > 0
     assert repr(each[2]).startswith("<Counterfactuals 1 row: 1 already met (MinCost(")
-    pd.testing.assert_frame_equal(pd.concat([one.changes() for one in found], ignore_index=True), cfs.changes())
+    pd.testing.assert_frame_equal(
+        pd.concat([one.changes() for one in found], ignore_index=True), cfs.changes()
+    )
 
 
 @pytest.mark.parametrize(
@@ -100,7 +104,9 @@ def test_iterating_gives_one_answer_after_the_other(cfs: hf.Counterfactuals) -> 
         ([[0, 1]], SettingError, "by position or by a mask"),
     ],
 )
-def test_what_chooses_no_answers(cfs: hf.Counterfactuals, rows: Any, error: type[Exception], words: str) -> None:
+def test_what_chooses_no_answers(
+    cfs: hf.Counterfactuals, rows: Any, error: type[Exception], words: str
+) -> None:
     with pytest.raises(error, match=words):
         cfs[rows]
 
@@ -142,7 +148,9 @@ def test_json_and_csv_have_what_to_table_gives(cfs: hf.Counterfactuals, tmp_path
     assert read["status"].tolist() == [Status(int(c)).words for c in cfs.status_codes]
 
 
-@pytest.mark.parametrize("name", ["answers", "answers.txt", "answers.json.gz", "answers.parquet.bak"])
+@pytest.mark.parametrize(
+    "name", ["answers", "answers.txt", "answers.json.gz", "answers.parquet.bak"]
+)
 def test_other_extensions_are_errors_that_name_those_we_know(
     cfs: hf.Counterfactuals, tmp_path: Path, name: str
 ) -> None:
@@ -154,7 +162,9 @@ def test_other_extensions_are_errors_that_name_those_we_know(
 def test_loading_something_else_says_what_it_is(cfs: hf.Counterfactuals, tmp_path: Path) -> None:
     for name in ("answers.json", "answers.csv"):
         cfs.save(tmp_path / name)
-        with pytest.raises(FileError, match=r"read it with hf\.datasets\.read_table, and save to a \.parquet file"):
+        with pytest.raises(
+            FileError, match=r"read it with hf\.datasets\.read_table, and save to a \.parquet file"
+        ):
             hf.Counterfactuals.load(tmp_path / name)
     with pytest.raises(FileError, match="no file at"):
         hf.Counterfactuals.load(tmp_path / "none.parquet")

@@ -1,4 +1,5 @@
-"""Distances: closed forms, finite differences, brute force, and a new one that lives outside the package."""
+"""Distances: closed forms, finite differences, brute force, and a new one that lives outside the
+package."""
 
 import itertools
 import math
@@ -78,13 +79,16 @@ def by_hand(name: str, u: Tensor, w: Tensor) -> float:
         "linf": lambda: float((v[0] * v[1]).max()),
         "squared l2": lambda: float((v[0] * v[1] ** 2).sum()),
         "mse": lambda: float((v[0] * v[1] ** 2).mean()),
-        "huber": lambda: float((v[0] * torch.where(v[1] < 0.5, v[1] ** 2 / 2, 0.5 * v[1] - 0.125)).sum()),
+        "huber": lambda: float(
+            (v[0] * torch.where(v[1] < 0.5, v[1] ** 2 / 2, 0.5 * v[1] - 0.125)).sum()
+        ),
     }[name.removeprefix("weighted ")]()
 
 
 @pytest.mark.parametrize("name", EVERY)
 def test_values_by_hand(name: str) -> None:
-    u, w = changes(), torch.rand(D, generator=torch.Generator().manual_seed(1)).double() + 0.5
+    u = changes()
+    w = torch.rand(D, generator=torch.Generator().manual_seed(1)).double() + 0.5
     for weight, used in ((None, torch.ones(D).double()), (w, w), (w.expand_as(u), w)):
         wanted = [by_hand(name, row, used) for row in u]
         assert EVERY[name].value(u, weight).tolist() == pytest.approx(wanted, abs=1e-12)
@@ -96,14 +100,18 @@ def test_norms_of_a_row_by_hand() -> None:
     assert [d.value(u).tolist() for d in (l0, l1, l2, linf)] == [[2, 0], [7, 0], [5, 0], [4, 0]]
     u = torch.tensor([[3.0, 4.0], [0.0, 0.0], [0.3, 0.4]])
     assert torch.allclose(l2.ascent(u), torch.tensor([[0.6, 0.8], [0.0, 0.0], [0.6, 0.8]]))
-    assert torch.allclose(l2.project(u, torch.ones(3, 1)), torch.tensor([[0.6, 0.8], [0.0, 0.0], [0.3, 0.4]]))
+    assert torch.allclose(
+        l2.project(u, torch.ones(3, 1)), torch.tensor([[0.6, 0.8], [0.0, 0.0], [0.3, 0.4]])
+    )
     assert torch.allclose(l2.project(u, 2.5)[0], torch.tensor([1.5, 2.0]))
 
 
 @pytest.mark.parametrize("weight", [None, WEIGHT])
 @pytest.mark.parametrize("name", CONVEX)
 def test_gradients_by_finite_differences(name: str, weight: Tensor | None) -> None:
-    distance, u, eps = EVERY[name], changes(), 1e-6
+    distance = EVERY[name]
+    u = changes()
+    eps = 1e-6
     u = torch.where(u.abs() < 1e-3, 0.1, u)  # away from kinks
     slopes = [
         (distance.value(u + eps * e, weight) - distance.value(u - eps * e, weight)) / (2 * eps)
@@ -120,16 +128,23 @@ def test_nothing_pulls_where_nothing_has_changed(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in CONVEX if name != "huber"])
 def test_adding_a_slope_is_adding_lam_times_the_gradient(name: str) -> None:
-    distance, u, g, w = EVERY[name].penalty, changes(), changes(seed=1), WEIGHT.expand(40, D)
+    distance = EVERY[name].penalty
+    u = changes()
+    g = changes(seed=1)
+    w = WEIGHT.expand(40, D)
     added = distance.add_slope(g, u, distance.slope_weight(w, 0.3))
     assert torch.allclose(added, g + 0.3 * distance.gradient(u, w), atol=1e-12)
 
 
 @pytest.mark.parametrize("weight", [None, WEIGHT])
-@pytest.mark.parametrize("name", ["l0", "l1", "squared l2", "mse", "linf", "weighted l1", "weighted linf"])
+@pytest.mark.parametrize(
+    "name", ["l0", "l1", "squared l2", "mse", "linf", "weighted l1", "weighted linf"]
+)
 def test_prox_by_brute_force(name: str, weight: Tensor | None) -> None:
-    """No point nearby, and none on the way to the start or to zero, has less of what it minimises."""
-    distance, u = EVERY[name], changes(60)
+    """No point nearby, and none on the way to the start or to zero, has less of what it
+    minimises."""
+    distance = EVERY[name]
+    u = changes(60)
     step = torch.rand(60, D, generator=torch.Generator().manual_seed(2)).double() + 0.1
 
     def objective(v: Tensor) -> Tensor:
@@ -153,7 +168,8 @@ def test_the_prox_of_a_new_distance_is_a_gradient_step_until_it_has_its_own() ->
 def test_projections_are_the_nearest_points_of_the_ball(distance: Distance) -> None:
     u = 2 * changes(60)
     radius = torch.rand(60, 1, generator=torch.Generator().manual_seed(0)).double() * 3
-    v, inside = distance.project(u, radius), distance.value(u) <= radius.squeeze(1)
+    v = distance.project(u, radius)
+    inside = distance.value(u) <= radius.squeeze(1)
     assert (distance.value(v) <= radius.squeeze(1) + 1e-12).all()
     assert torch.allclose(v[inside], u[inside], atol=1e-12)
     # Optimal if no point q of the ball lies ahead: (u - v).(q - v) <= 0.
@@ -162,7 +178,9 @@ def test_projections_are_the_nearest_points_of_the_ball(distance: Distance) -> N
         q = q / distance.value(q)[:, None] * radius
         assert (((u - v) * (q - v)).sum(1) <= 1e-9).all()
     assert torch.allclose(distance.project(u, 0.0), torch.zeros_like(u))
-    assert torch.allclose(distance.project(u, 0.5), distance.project(u, torch.full((60, 1), 0.5).double()))
+    assert torch.allclose(
+        distance.project(u, 0.5), distance.project(u, torch.full((60, 1), 0.5).double())
+    )
 
 
 @pytest.mark.parametrize("distance", [l1, l2, linf])
@@ -170,7 +188,8 @@ def test_the_steepest_step_of_the_unit_ball(distance: Distance) -> None:
     g = changes()
     step = distance.ascent(g)
     assert torch.allclose(distance.value(step), torch.ones(len(g)).double())
-    dual = {"l1": linf, "l2": l2, "linf": l1}[distance.name]  # Hölder: the most that can be gained is the dual norm
+    # Hölder: the most that can be gained is the dual norm
+    dual = {"l1": linf, "l2": l2, "linf": l1}[distance.name]
     assert torch.allclose((step * g).sum(1), dual.value(g))
     assert (distance.ascent(torch.zeros(2, D)) == 0).all()
 
@@ -213,24 +232,33 @@ def test_the_least_step_in_squares_is_the_optimum_of_the_quadratic_program(far: 
     step = l2.least_step(need, gain, WEIGHT, room, begun if far else None)
     assert torch.allclose((step * gain).sum(1), need, atol=1e-9)
     for i in range(len(need)):
-        g, b, start = gain[i].numpy(), float(need[i]), begun[i].numpy()
+        g = gain[i].numpy()
+        b = float(need[i])
+        start = begun[i].numpy()
         best = minimize(
-            lambda u, start=start: (WEIGHT.numpy() * (start + u) ** 2).sum(), np.zeros(D), method="SLSQP",
-            options={"ftol": 1e-14}, bounds=[(0, float(r)) for r in room[i]],
+            lambda u, start=start: (WEIGHT.numpy() * (start + u) ** 2).sum(),
+            np.zeros(D),
+            method="SLSQP",
+            options={"ftol": 1e-14},
+            bounds=[(0, float(r)) for r in room[i]],
             constraints={"type": "ineq", "fun": lambda u, g=g, b=b: g @ u - b},
-        )  # fmt: skip
+        )
         assert float(((begun[i] + step[i]) ** 2) @ WEIGHT) == pytest.approx(best.fun, rel=1e-4)
 
 
 def test_the_least_step_uses_all_room_if_that_is_not_enough_and_knows_open_ranges() -> None:
     _, gain, room = problems()
     for dtype in (torch.float32, torch.float64):
-        g, r, huge = gain.to(dtype), room.to(dtype), torch.full((25,), 1e6, dtype=dtype)
+        g = gain.to(dtype)
+        r = room.to(dtype)
+        huge = torch.full((25,), 1e6, dtype=dtype)
         assert torch.allclose(l2.least_step(huge, g, WEIGHT.to(dtype), r), r)
         endless = torch.full_like(r, torch.inf)
         step = l2.least_step(huge, g, WEIGHT.to(dtype), endless)
         assert torch.allclose(
-            step, (huge / (g * g / WEIGHT).sum(1))[:, None].to(dtype) * g / WEIGHT.to(dtype), rtol=1e-5
+            step,
+            (huge / (g * g / WEIGHT).sum(1))[:, None].to(dtype) * g / WEIGHT.to(dtype),
+            rtol=1e-5,
         )
         assert (l2.least_step(huge, torch.zeros_like(g), WEIGHT.to(dtype), r) == 0).all()
 
@@ -243,7 +271,8 @@ def test_nothing_to_gain_needs_no_step() -> None:
 
 
 def test_a_level_of_water() -> None:
-    height, share = torch.tensor([[3.0, 1.0, 2.0]]), torch.ones(1, 3)
+    height = torch.tensor([[3.0, 1.0, 2.0]])
+    share = torch.ones(1, 3)
     assert water_level(height, share, 1.0).tolist() == [[2.0]]
     assert water_level(height, share, 3.0).tolist() == [[1.0]]
     assert water_level(height, share, 100.0).tolist() == [[0.0]]
@@ -253,10 +282,15 @@ def test_a_level_of_water() -> None:
 
 
 def test_weights_multiply_those_of_the_schema() -> None:
-    u, schema = changes(), torch.tensor([2.0, 1.0, 1.0, 0.0, 1.0]).double()
+    u = changes()
+    schema = torch.tensor([2.0, 1.0, 1.0, 0.0, 1.0]).double()
     for distance in (l1, l2, linf, squared_l2):
-        assert torch.allclose(weighted(distance, WEIGHT).value(u, schema), distance.value(u, WEIGHT * schema))
-        assert torch.allclose(weighted(distance, WEIGHT).gradient(u, schema), distance.gradient(u, WEIGHT * schema))
+        assert torch.allclose(
+            weighted(distance, WEIGHT).value(u, schema), distance.value(u, WEIGHT * schema)
+        )
+        assert torch.allclose(
+            weighted(distance, WEIGHT).gradient(u, schema), distance.gradient(u, WEIGHT * schema)
+        )
     assert torch.allclose(weighted(l2, WEIGHT).penalty.value(u), squared_l2.value(u, WEIGHT))
 
 
@@ -267,14 +301,18 @@ def test_median_absolute_deviations_by_hand() -> None:
     assert mad(data).name == "mad"
 
 
-@pytest.mark.parametrize("wrong", [torch.tensor([-1.0]), torch.tensor([math.nan]), torch.ones(2, 2)])
+@pytest.mark.parametrize(
+    "wrong", [torch.tensor([-1.0]), torch.tensor([math.nan]), torch.ones(2, 2)]
+)
 def test_weights_must_be_weights(wrong: Tensor) -> None:
     with pytest.raises(SettingError, match="weights must be finite"):
         weighted(l1, wrong)
 
 
 def test_weights_for_other_columns_are_named() -> None:
-    with pytest.raises(SettingError, match="'weighted l1' has 5 weights, one per column, for changes of 3"):
+    with pytest.raises(
+        SettingError, match="'weighted l1' has 5 weights, one per column, for changes of 3"
+    ):
         weighted(l1, WEIGHT).value(torch.zeros(2, 3))
 
 
@@ -283,7 +321,17 @@ def test_weights_for_other_columns_are_named() -> None:
 
 @pytest.mark.parametrize(
     ("norm", "distance"),
-    [(0, l0), (1, l1), (2, l2), (2.0, l2), (math.inf, linf), ("l1", l1), ("linf", linf), ("mse", mse), (l2, l2)],
+    [
+        (0, l0),
+        (1, l1),
+        (2, l2),
+        (2.0, l2),
+        (math.inf, linf),
+        ("l1", l1),
+        ("linf", linf),
+        ("mse", mse),
+        (l2, l2),
+    ],
 )
 def test_settings_name_distances(norm: object, distance: Distance) -> None:
     assert distance_of(norm) is distance
@@ -291,7 +339,9 @@ def test_settings_name_distances(norm: object, distance: Distance) -> None:
 
 @pytest.mark.parametrize("norm", [3, "l3", None, -1, True, "2"])
 def test_other_names_give_one_clear_error(norm: object) -> None:
-    with pytest.raises(SettingError, match=r"norm must be 'l0', 'l1', 'l2', 'linf', 'squared l2' or 'mse', got "):
+    with pytest.raises(
+        SettingError, match=r"norm must be 'l0', 'l1', 'l2', 'linf', 'squared l2' or 'mse', got "
+    ):
         distance_of(norm)
 
 
@@ -313,7 +363,8 @@ def test_a_search_squares_l2_and_refuses_to_count() -> None:
 
 
 def test_distances_between_all_pairs() -> None:
-    a, b = changes(7), changes(4, 1)
+    a = changes(7)
+    b = changes(4, 1)
     for distance in EVERY.values():
         one_by_one = torch.stack([distance.value(a - row) for row in b], 1)
         assert torch.allclose(distance.between(a, b), one_by_one, atol=1e-6)
@@ -343,14 +394,20 @@ METHODS: dict[str, Any] = {
     "min-cost": lambda norm: hf.MinCost(norm=norm, steps=15, bisections=3, linearise=8, polish=8),
     "descent": lambda norm: hf.Descent(norm=norm, steps=60, restarts=2),
     "nearest-neighbor": lambda norm: hf.NearestNeighbor(norm=norm),
-    "cchvae": lambda norm: hf.CCHVAE(norm=norm, step=0.5, rings=25, samples=40, hidden=(16,), latent=4, epochs=20),
-    "revise": lambda norm: hf.REVISE(norm=norm, steps=60, lr=0.2, lam=0.01, hidden=(16,), latent=4, epochs=20),
+    "cchvae": lambda norm: hf.CCHVAE(
+        norm=norm, step=0.5, rings=25, samples=40, hidden=(16,), latent=4, epochs=20
+    ),
+    "revise": lambda norm: hf.REVISE(
+        norm=norm, steps=60, lr=0.2, lam=0.01, hidden=(16,), latent=4, epochs=20
+    ),
 }
 
 
 @pytest.mark.parametrize("name", ["huber", "linf", "weighted linf", "mse"])
 @pytest.mark.parametrize("method", METHODS)
-def test_a_new_distance_is_a_setting_of_every_search(method: str, name: str, model: hf.Model) -> None:
+def test_a_new_distance_is_a_setting_of_every_search(
+    method: str, name: str, model: hf.Model
+) -> None:
     weights = torch.linspace(0.5, 2, SCHEMA.width)
     distance = {"weighted linf": weighted(linf, weights), "huber": Huber()}.get(name, name)
     cfs = METHODS[method](distance).fit(model, TABLE).explain(model, TABLE.head(40), "yes")
@@ -372,16 +429,19 @@ def test_a_search_is_best_at_the_distance_it_minimises(name: str) -> None:
 
 def test_a_new_distance_is_a_cost_and_a_metric(model: hf.Model) -> None:
     cfs = hf.MinCost().explain(model, TABLE.head(40), "yes")
-    z, x = (SCHEMA.encode(t, torch.float64) for t in (cfs.after, cfs.before))
+    z = SCHEMA.encode(cfs.after, torch.float64)
+    x = SCHEMA.encode(cfs.before, torch.float64)
     delta = torch.where(cfs.x == cfs.x_cf, 0.0, z - x)
-    found, huber = cfs.found, Huber()
+    found = cfs.found
+    huber = Huber()
     assert np.allclose(cfs.cost(huber)[found], huber.value(delta)[torch.tensor(found)])
     assert hf.metrics.cost(cfs, huber)[found].notna().all()
     for name in ("l0", "l1", "l2", "linf"):
         assert cfs.cost(name).equals(cfs.cost(distance_of(name)))
     data = mad(SCHEMA.encode(TABLE, torch.float64))
     assert (cfs.cost(data)[found] > 0).any()
-    with pytest.raises(SettingError, match="'mad' has"):  # raw units have one number a feature, and it has weights
+    # raw units have one number a feature, and it has weights
+    with pytest.raises(SettingError, match="'mad' has"):
         cfs.cost(data, units="raw")
     y = model.predict(TABLE)
     near = hf.metrics.distance_to_data(cfs, TABLE, y, norm=huber)

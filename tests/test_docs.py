@@ -25,8 +25,16 @@ def test_the_peer_table_is_what_was_measured() -> None:
     methods = {m["method"]: m for m in results["methods"]}
     for name, label in results["readme"].items():
         m = methods[name]
-        figures = [f"{m['validity']:.2f}", f"{m['l1']:.3f}", f"{m['l2']:.3f}", f"{m['in_range']:.2f}"]
-        assert table_row([label, m["rows"], *figures, f"{m['changed']:.1f}", f"{m['ms_per_row']:.3g}"]) in BENCHMARKS
+        figures = [
+            f"{m['validity']:.2f}",
+            f"{m['l1']:.3f}",
+            f"{m['l2']:.3f}",
+            f"{m['in_range']:.2f}",
+        ]
+        assert (
+            table_row([label, m["rows"], *figures, f"{m['changed']:.1f}", f"{m['ms_per_row']:.3g}"])
+            in BENCHMARKS
+        )
 
 
 def test_the_tables_of_trees_are_what_was_measured() -> None:
@@ -47,7 +55,9 @@ def test_the_tables_of_trees_are_what_was_measured() -> None:
         assert m["copy / library"] <= results["limits"]["copy / library"]
 
 
-@pytest.mark.parametrize("file", ["engine", "retraining", "shift", "hardening", "teaching", "images"])
+@pytest.mark.parametrize(
+    "file", ["engine", "retraining", "shift", "hardening", "teaching", "images"]
+)
 def test_the_speed_tables_are_what_was_measured(file: str) -> None:
     results = json.loads((ROOT / f"benchmarks/results/{file}.json").read_text())
     for name, limit in results["limits"].items():
@@ -55,9 +65,17 @@ def test_the_speed_tables_are_what_was_measured(file: str) -> None:
 
 
 def test_the_table_of_what_holds_is_what_was_measured() -> None:
-    results = [json.loads(path.read_text()) for path in (ROOT / "experiments/results/black2022").glob("*.json")]
+    results = [
+        json.loads(path.read_text())
+        for path in (ROOT / "experiments/results/black2022").glob("*.json")
+    ]
     for name, row in black2022.means(results).items():
-        figures = [f"{row['LOO']:.4f}", f"{row['RS']:.4f}", f"{row['rise']:.3f}", f"{row['times']:.2f}"]
+        figures = [
+            f"{row['LOO']:.4f}",
+            f"{row['RS']:.4f}",
+            f"{row['rise']:.3f}",
+            f"{row['times']:.2f}",
+        ]
         assert table_row([name, *figures]) in REPRODUCTIONS
 
 
@@ -70,7 +88,10 @@ def test_the_table_of_what_shifts_break_is_what_was_measured() -> None:
         "RoCourseNet (ours)": ("RoCourseNet", None),
         "RoCourseNet (ours), without the attack": ("CounterNet, trained as ours", None),
         "RoCourseNet (paper's algorithm)": ("RoCourseNet, categories kept", "RoCourseNet"),
-        **{f"`{label}`": (label, label) for label in ("CounterNet", "VanillaCF", "ROAR-LIME", "RBR")},
+        **{
+            f"`{label}`": (label, label)
+            for label in ("CounterNet", "VanillaCF", "ROAR-LIME", "RBR")
+        },
     }
     shown = guo2023.brief(list(results.values()))
     assert [cells[0] for cells in shown[:-1]] == list(rows)
@@ -87,19 +108,27 @@ def test_the_table_of_what_shifts_break_is_what_was_measured() -> None:
 
 
 def test_the_table_of_claims_is_what_was_measured() -> None:
-    results = [json.loads(path.read_text()) for path in (ROOT / "experiments/results/krishna2024").glob("*.json")]
+    results = [
+        json.loads(path.read_text())
+        for path in (ROOT / "experiments/results/krishna2024").glob("*.json")
+    ]
     assert len(results) == 4
     for claim, share in krishna2024_claims.tally(results).items():
         assert table_row([claim, share]) in REPRODUCTIONS
 
 
 def test_the_table_of_taught_networks_is_what_was_measured() -> None:
-    results = [json.loads(path.read_text()) for path in (ROOT / "experiments/results/altmeyer2025").glob("*.json")]
+    results = [
+        json.loads(path.read_text())
+        for path in (ROOT / "experiments/results/altmeyer2025").glob("*.json")
+    ]
     assert len(results) == 9
     for r in results:
         row = altmeyer2025.brief(r)
         assert table_row(row) in REPRODUCTIONS
-        for cell, column in zip(row[1:4], ("implausibility", "MMD", "cost, protected"), strict=True):
+        for cell, column in zip(
+            row[1:4], ("implausibility", "MMD", "cost, protected"), strict=True
+        ):
             found = r["measured"][column]  # never one percentage without the other
             star = "*" if found["significant"] else ""
             assert cell.startswith(f"{found['of means']:.1f}{star} / {found['reduction']:.1f} (")

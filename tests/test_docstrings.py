@@ -29,10 +29,16 @@ def public(name: str) -> Any:
 
 def modules() -> list[str]:
     """Modules of the library with an example in some docstring."""
-    names = [m.name for m in pkgutil.walk_packages(hf.__path__, "holdfast.") if m.name != "holdfast.__main__"]
+    names = [
+        m.name
+        for m in pkgutil.walk_packages(hf.__path__, "holdfast.")
+        if m.name != "holdfast.__main__"
+    ]
     files = {name: importlib.util.find_spec(name) for name in names}
     return [
-        name for name, spec in files.items() if spec and spec.origin and ">>>" in Path(spec.origin).read_text("utf-8")
+        name
+        for name, spec in files.items()
+        if spec and spec.origin and ">>>" in Path(spec.origin).read_text("utf-8")
     ]
 
 
@@ -43,7 +49,11 @@ def test_a_public_name_has_a_docstring_with_an_example(name: str) -> None:
     assert doc.summary.endswith((".", ":", "?")), f"{name} has no sentence"
     has = bool(doc.examples)
     if inspect.ismodule(found):  # the examples of its functions will do
-        members = [getattr(found, name) for name in getattr(found, "__all__", dir(found)) if not name.startswith("_")]
+        members = [
+            getattr(found, name)
+            for name in getattr(found, "__all__", dir(found))
+            if not name.startswith("_")
+        ]
         own = [m for m in members if getattr(m, "__module__", "").startswith(found.__name__)]
         has = has or any(parse(m.__doc__).examples for m in own)
     assert has, f"{name} has no example"
@@ -55,7 +65,10 @@ def test_a_documented_argument_is_there(name: str) -> None:
     found = public(name)
     functions = [found] if inspect.isroutine(found) else []
     if inspect.isclass(found):
-        functions = [found, *(m for k, m in inspect.getmembers(found, inspect.isroutine) if not k.startswith("_"))]
+        functions = [
+            found,
+            *(m for k, m in inspect.getmembers(found, inspect.isroutine) if not k.startswith("_")),
+        ]
     for function in functions:
         args = parse(function.__doc__).args
         if not args or not getattr(function, "__module__", "").startswith("holdfast"):
@@ -64,14 +77,20 @@ def test_a_documented_argument_is_there(name: str) -> None:
         if any(p.kind is p.VAR_KEYWORD for p in known.values()):
             continue
         named = {part for names in args for part in names.split(", ")}
-        fields = set(getattr(function, "__annotations__", {})) if inspect.isclass(function) else set[str]()
+        fields = (
+            set(getattr(function, "__annotations__", {}))
+            if inspect.isclass(function)
+            else set[str]()
+        )
         for base in function.__mro__ if inspect.isclass(function) else ():
             fields |= set(vars(base).get("__annotations__", {}))
         assert named <= set(known) | fields, f"{name}: {sorted(named - set(known) - fields)}"
 
 
 @pytest.mark.parametrize("name", modules())
-def test_the_examples_of_a_module_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_examples_of_a_module_run(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     module = importlib.import_module(name)

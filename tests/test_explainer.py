@@ -41,9 +41,10 @@ def half_of_the_year(dates: pd.DataFrame) -> pd.DataFrame:
 def pipeline() -> hf.Model:
     """An estimator that reads the date itself."""
     steps = make_column_transformer(
-        (StandardScaler(), ["age", "income"]), (FunctionTransformer(half_of_the_year), ["since"]),
+        (StandardScaler(), ["age", "income"]),
+        (FunctionTransformer(half_of_the_year), ["since"]),
         (OneHotEncoder(), ["job"]),
-    )  # fmt: skip
+    )
     return hf.Model.of(make_pipeline(steps, LogisticRegression()).fit(PEOPLE, APPROVED), WITH_DATE)
 
 
@@ -95,7 +96,9 @@ def test_what_is_no_table_says_what_is_expected() -> None:
 # ---- columns that the schema does not know
 
 
-@pytest.mark.parametrize(("method", "model"), sorted({method: (method, model) for method, model in CASES}.values()))
+@pytest.mark.parametrize(
+    ("method", "model"), sorted({method: (method, model) for method, model in CASES}.values())
+)
 def test_unknown_columns_change_no_answer_and_are_carried_through(method: str, model: str) -> None:
     m = MODELS[model]()
     X = people(m, 4)
@@ -103,7 +106,8 @@ def test_unknown_columns_change_no_answer_and_are_carried_through(method: str, m
     more = X.assign(zip_code=[f"{i:05d}" for i in range(4)])
     more.insert(3, "id", pd.array([2**60, 2**60 + 1, 5, 6], "uint64"))
     more.insert(0, "since", pd.to_datetime(["2020-01-01", None, "2021-05-05", "1999-12-31"]))
-    plain, cfs = e.explain(m, X, "yes"), e.explain(m, more, "yes")
+    plain = e.explain(m, X, "yes")
+    cfs = e.explain(m, more, "yes")
     assert torch.equal(cfs.x_cf, plain.x_cf)
     assert (cfs.status_codes == plain.status_codes).all()
     unknown = ["since", "id", "zip_code"]
@@ -119,7 +123,9 @@ def test_unknown_columns_change_no_answer_and_are_carried_through(method: str, m
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(tables(), st.randoms(use_true_random=False))
 def test_unknown_columns_of_any_dtype(frame: pd.DataFrame, shuffle: Any) -> None:
-    model = hf.Model.of(lambda X: (X["a"] > 0).to_numpy().astype(float), hf.Schema.box(["a", "b"], -3, 3))
+    model = hf.Model.of(
+        lambda X: (X["a"] > 0).to_numpy().astype(float), hf.Schema.box(["a", "b"], -3, 3)
+    )
     X = frame.assign(a=np.linspace(-1, 1, len(frame)), b=0.5)
     columns = list(X.columns)
     shuffle.shuffle(columns)
@@ -152,7 +158,8 @@ ANY_MODEL = (hf.GrowingSpheres, hf.NearestNeighbor, hf.TreeSearch)
 
 
 @pytest.mark.parametrize(
-    ("model", "method"), [(network, hf.MinCost), *((model, e) for model in (pipeline, network) for e in ANY_MODEL)]
+    ("model", "method"),
+    [(network, hf.MinCost), *((model, e) for model in (pipeline, network) for e in ANY_MODEL)],
 )
 def test_dates_stay_as_they_are(model: Any, method: type[hf.Explainer]) -> None:
     m = model()
@@ -162,24 +169,32 @@ def test_dates_stay_as_they_are(model: Any, method: type[hf.Explainer]) -> None:
     pd.testing.assert_series_equal(cfs.after["since"], refused["since"])
     assert refused["since"].isna().any()
     assert (m.predict(cfs.after[cfs.found]) == "yes").all()
-    assert (violations(WITH_DATE, WITH_DATE.read(cfs.before), WITH_DATE.read(cfs.after)) == "").all()
+    assert (
+        violations(WITH_DATE, WITH_DATE.read(cfs.before), WITH_DATE.read(cfs.after)) == ""
+    ).all()
     assert "since" not in cfs.changes()["feature"].tolist()
 
 
 @pytest.mark.parametrize("center", [2000, 1e5])
 @pytest.mark.parametrize("dtype", ["float64", "float32", "Float32", "int32"])
 def test_no_answer_is_lost_to_the_digits_of_its_table(dtype: str, center: float) -> None:
-    """Years, or large amounts that differ little: a float32 has few digits left for the differences."""
+    """Years, or large amounts that differ little: a float32 has few digits left for the
+    differences."""
     rng = np.random.default_rng(0)
     whole = rng.normal(center, 3, (150, 2)).round(0 if dtype == "int32" else 9)
     X = pd.DataFrame(whole, columns=["a", "b"]).astype(dtype).assign(c=rng.random(150))
     y = (whole.sum(1) - 2 * center) / 3 + X["c"] + rng.normal(0, 0.5, 150) > 0.5
     schema = hf.Schema.infer(X)
     plain = X.astype("float64")  # scikit-learn knows no nullable columns
-    line = make_pipeline(FunctionTransformer(lambda X: X.astype("float64")), StandardScaler(), LogisticRegression())
+    line = make_pipeline(
+        FunctionTransformer(lambda X: X.astype("float64")), StandardScaler(), LogisticRegression()
+    )
     network = hf.train_network(X, y, schema, hidden=(6,), epochs=20)
     for model, methods in (
-        (hf.Model.of(RandomForestClassifier(5, random_state=0).fit(plain, y), schema), [hf.TreeSearch(norm=1)]),
+        (
+            hf.Model.of(RandomForestClassifier(5, random_state=0).fit(plain, y), schema),
+            [hf.TreeSearch(norm=1)],
+        ),
         (hf.Model.of(line.fit(X, y), schema), [hf.GrowingSpheres(samples=50)]),
         (network, [hf.MinCost(), hf.MinCost(norm=2)]),
     ):

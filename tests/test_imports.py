@@ -12,14 +12,22 @@ def loaded_after(code: str) -> set[str]:
     """The top-level modules in a fresh interpreter after running the code."""
     script = f"import sys\n{code}\nprint(*{{m.partition('.')[0] for m in sys.modules}})"
     return set(
-        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+        subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=True
+        ).stdout.split()
     )
 
 
 def test_import_is_light() -> None:
     heavy = {"torch", "pandas", "sklearn", "altair", "rich", "typer", "jinja2", "pyarrow", "numpy"}
     assert not loaded_after("import holdfast") & heavy
-    assert not loaded_after("import holdfast; holdfast.Descent") & {"sklearn", "altair", "typer", "jinja2", "rich"}
+    assert not loaded_after("import holdfast; holdfast.Descent") & {
+        "sklearn",
+        "altair",
+        "typer",
+        "jinja2",
+        "rich",
+    }
 
 
 def test_every_public_name_exists() -> None:
@@ -105,7 +113,9 @@ def test_method_lists() -> None:
     assert set(hf.list_methods(gradients=True)) >= alone | fitted - blind
     assert set(hf.list_methods(data=True)) >= fitted
     assert set(hf.list_methods(data=False)) >= alone | blind - fitted
-    assert set(hf.list_methods(gradients=False)) | set(hf.list_methods(gradients=True)) == set(hf.list_methods())
+    assert set(hf.list_methods(gradients=False)) | set(hf.list_methods(gradients=True)) == set(
+        hf.list_methods()
+    )
 
 
 @pytest.mark.parametrize("cls", [*hf.list_methods().values(), *list_image_methods().values()])

@@ -16,7 +16,9 @@ from support.law_table import CASES, EXPLAINERS, MODELS, REFUSED, SCHEMA, fitted
 from support.tables import N
 
 _models: dict[str, hf.Model] = {}
-_results: dict[tuple[str, str], tuple[hf.Explainer, hf.Model, pd.DataFrame, hf.Counterfactuals]] = {}
+_results: dict[
+    tuple[str, str], tuple[hf.Explainer, hf.Model, pd.DataFrame, hf.Counterfactuals]
+] = {}
 
 
 def model_of(name: str) -> hf.Model:
@@ -25,7 +27,9 @@ def model_of(name: str) -> hf.Model:
     return _models[name]
 
 
-def solved(method: str, model: str) -> tuple[hf.Explainer, hf.Model, pd.DataFrame, hf.Counterfactuals]:
+def solved(
+    method: str, model: str
+) -> tuple[hf.Explainer, hf.Model, pd.DataFrame, hf.Counterfactuals]:
     """Each method on each model once; the laws look at the same answers."""
     if (method, model) not in _results:
         m = model_of(model)
@@ -62,7 +66,8 @@ def test_fixed_features_are_equal_to_the_bit(method: str, model: str) -> None:
 @every
 def test_every_answer_keeps_every_rule(method: str, model: str) -> None:
     _, _, _, cfs = solved(method, model)
-    before, after = cfs.before, cfs.after
+    before = cfs.before
+    after = cfs.after
     assert after["income"].between(0, 8000).all()
     assert after["ratio"].between(0, 1).all()
     assert (after["age"] >= before["age"]).all()
@@ -71,7 +76,10 @@ def test_every_answer_keeps_every_rule(method: str, model: str) -> None:
     assert after["school"].isin(["low", "mid", "high"]).all()
     moved = after["job"].astype(object).fillna("?") != before["job"].astype(object).fillna("?")
     assert after["job"][moved].isin(["a", "b"]).all()
-    changed = sum((after[c].astype(object).fillna("?") != before[c].astype(object).fillna("?")) for c in after.columns)
+    changed = sum(
+        (after[c].astype(object).fillna("?") != before[c].astype(object).fillna("?"))
+        for c in after.columns
+    )
     assert (changed <= 5).all()
     groups = SCHEMA.encoding(cfs.x_cf.dtype).groups
     for group in groups:
@@ -93,7 +101,8 @@ def test_found_means_that_the_bare_model_agrees(method: str, model: str) -> None
 @every
 def test_something_is_found(method: str, model: str) -> None:
     _, _, _, cfs = solved(method, model)
-    # The legacy elastic net jumps into the box [0, 1] whatever the data: it is here for comparison only.
+    # The legacy elastic net jumps into the box [0, 1] whatever the data: it is here for comparison
+    # only.
     assert cfs.found.mean() >= (0.1 if "legacy" in method else 0.5)
 
 
@@ -140,7 +149,8 @@ def test_the_callers_world_is_left_as_found(method: str, model: str) -> None:
     np.random.seed(7)
     random.seed(7)
     states = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()
-    threads, grad = torch.get_num_threads(), torch.is_grad_enabled()
+    threads = torch.get_num_threads()
+    grad = torch.is_grad_enabled()
     e.explain(m, X, "yes", seed=5)
     assert torch.equal(torch.get_rng_state(), states[0])
     assert (np.random.get_state()[1] == states[1]).all()
@@ -205,7 +215,9 @@ def test_a_used_up_budget_still_returns_every_row(method: str, model: str) -> No
     assert cfs.status["reason"][late].str.contains("time budget").all()
 
 
-@pytest.mark.parametrize(("method", "model"), [c for c in CASES if c[1] in ("two-logit", "callable", "counternet")])
+@pytest.mark.parametrize(
+    ("method", "model"), [c for c in CASES if c[1] in ("two-logit", "callable", "counternet")]
+)
 def test_ten_thousand_rows(method: str, model: str) -> None:
     e, m, _, _ = solved(method, model)
     X = people(m, 10_000)

@@ -1,4 +1,5 @@
-"""Missing numbers: encoded without a NaN, kept or filled in, exact in copies of models, and said in words."""
+"""Missing numbers: encoded without a NaN, kept or filled in, exact in copies of models, and said in
+words."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -59,7 +60,11 @@ def gappy(rows: int, seed: int = 0) -> pd.DataFrame:
 
 TABLE = gappy(400)
 SCHEMA = hf.Schema.infer(
-    TABLE, fixed=["tenure"], up=["visits"], bounds={"income": (0, 8000), "ratio": (0, 1)}, integers=["tenure"]
+    TABLE,
+    fixed=["tenure"],
+    up=["visits"],
+    bounds={"income": (0, 8000), "ratio": (0, 1)},
+    integers=["tenure"],
 )
 GAPS = ["income", "visits", "ratio", "tenure"]
 SCORE = (
@@ -97,7 +102,12 @@ def test_what_stands_for_a_missing_number_is_an_answer_itself() -> None:
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(*[st.none() | st.floats(-1e6, 1e6), st.none() | st.integers(-100, 100)]), min_size=1))
+@given(
+    st.lists(
+        st.tuples(*[st.none() | st.floats(-1e6, 1e6), st.none() | st.integers(-100, 100)]),
+        min_size=1,
+    )
+)
 def test_there_and_back(rows: list[tuple[float | None, int | None]]) -> None:
     table = pd.DataFrame(
         {
@@ -126,7 +136,8 @@ def test_there_and_back(rows: list[tuple[float | None, int | None]]) -> None:
 def test_a_missing_number_where_none_may_be_is_an_error() -> None:
     schema = hf.Schema.infer(TABLE.dropna())
     with pytest.raises(
-        SchemaError, match=r"column 'income' has \d+ missing numbers \(first at row \d+\); fill them in"
+        SchemaError,
+        match=r"column 'income' has \d+ missing numbers \(first at row \d+\); fill them in",
     ):
         schema.read(TABLE)
 
@@ -149,7 +160,9 @@ def test_the_nearest_of_staying_and_filling_in(data: st.DataObject) -> None:
     got = schema.project(z, x)
     values = np.arange(-2, 3.0) if kind == "integer" else np.linspace(-2, 2, 4001)
     if own is not None:
-        low, high = {"free": (-2, 2), "up": (own, 2), "down": (-2, own), "fixed": (own, own)}[change]
+        low, high = {"free": (-2, 2), "up": (own, 2), "down": (-2, own), "fixed": (own, own)}[
+            change
+        ]
         values = values[(values >= low) & (values <= high)]
     open_ = np.stack([(values - f.center) / f.scale, np.zeros(len(values))], 1)
     if own is None:
@@ -169,7 +182,9 @@ def test_rules_about_missing_numbers_count_as_kept(data: st.DataObject) -> None:
     fixed = data.draw(st.sampled_from([[], ["b"], ["a", "b"]]))
     frame = pd.DataFrame({"a": [0.0, 9.0, np.nan], "b": [0.0, 9.0, np.nan], "c": [0.0, 9.0, 5.0]})
     whole = data.draw(st.sampled_from([[], list("abc")]))
-    schema = hf.Schema.infer(frame, scaling="none", fixed=fixed, integers=whole, rules=["a <= b", "c <= b + 4"])
+    schema = hf.Schema.infer(
+        frame, scaling="none", fixed=fixed, integers=whole, rules=["a <= b", "c <= b + 4"]
+    )
     number = st.none() | st.integers(0, 9)
     own = [data.draw(number), data.draw(number), data.draw(st.integers(0, 9))]
     numbers = np.array([[np.nan if v is None else float(v) for v in own]])
@@ -177,13 +192,16 @@ def test_rules_about_missing_numbers_count_as_kept(data: st.DataObject) -> None:
         assert not np.isnan(numbers[0, 1])  # while b is missing, no rule can be broken
         return
     x = schema.encode_numbers(numbers, torch.float64)
-    z = torch.tensor([[data.draw(st.floats(-2, 11)) for _ in range(schema.width)]], dtype=torch.float64)
+    z = torch.tensor(
+        [[data.draw(st.floats(-2, 11)) for _ in range(schema.width)]], dtype=torch.float64
+    )
     got = schema.project(z, x)
     after, _ = settle(schema, got, numbers)
     assert violations(schema, numbers, after)[0] == ""
     value, says = schema.encoding(torch.float64).gaps
     gone = got[:, says] > 0.5
-    assert torch.equal(got[:, value][gone], x[:, value][gone])  # what stays missing stays what it was
+    # what stays missing stays what it was
+    assert torch.equal(got[:, value][gone], x[:, value][gone])
 
 
 def test_promises_see_a_number_that_got_lost() -> None:
@@ -195,7 +213,11 @@ def test_promises_see_a_number_that_got_lost() -> None:
     lost = ~np.isnan(before[:, 0])
     assert (violations(SCHEMA, before, after)[lost] == "income: became missing").all()
     assert (violations(SCHEMA, before, after)[~lost] == "").all()
-    assert differ(np.array([np.nan, np.nan, 1.0]), np.array([np.nan, 1.0, 1.0])).tolist() == [False, True, False]
+    assert differ(np.array([np.nan, np.nan, 1.0]), np.array([np.nan, 1.0, 1.0])).tolist() == [
+        False,
+        True,
+        False,
+    ]
 
 
 # ---- models
@@ -203,7 +225,11 @@ def test_promises_see_a_number_that_got_lost() -> None:
 
 def piped(estimator: Any, *, native: bool = True) -> Any:
     plain = [c for c in TABLE.columns if c != "job"]
-    numbers: Any = "passthrough" if native else make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
+    numbers: Any = (
+        "passthrough"
+        if native
+        else make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
+    )
     prepare = make_column_transformer((OneHotEncoder(), ["job"]), (numbers, plain))
     coded = (OUTCOME == "yes").astype(int)
     return make_pipeline(prepare, estimator).fit(_floats(TABLE), coded)
@@ -226,14 +252,24 @@ COPIES: dict[str, Callable[[], Any]] = {
     "forest": lambda: piped(RandomForestClassifier(6, max_depth=5, random_state=0)),
     "deep forest": lambda: piped(RandomForestClassifier(4, random_state=0)),
     "xgboost": lambda: piped(xgboost.XGBClassifier(n_estimators=12, max_depth=3, n_jobs=1)),
-    "deep xgboost": lambda: piped(xgboost.XGBClassifier(n_estimators=3, max_depth=8, min_child_weight=0, n_jobs=1)),
-    "lightgbm": lambda: piped(lightgbm.LGBMClassifier(n_estimators=12, num_leaves=8, verbose=-1, n_jobs=1)),
+    "deep xgboost": lambda: piped(
+        xgboost.XGBClassifier(n_estimators=3, max_depth=8, min_child_weight=0, n_jobs=1)
+    ),
+    "lightgbm": lambda: piped(
+        lightgbm.LGBMClassifier(n_estimators=12, num_leaves=8, verbose=-1, n_jobs=1)
+    ),
     "lightgbm zero": lambda: piped(
-        lightgbm.LGBMClassifier(n_estimators=8, num_leaves=8, zero_as_missing=True, verbose=-1, n_jobs=1)
+        lightgbm.LGBMClassifier(
+            n_estimators=8, num_leaves=8, zero_as_missing=True, verbose=-1, n_jobs=1
+        )
     ),
     "imputed logistic": lambda: piped(LogisticRegression(), native=False),
-    "imputed mlp": lambda: piped(MLPClassifier((6,), solver="lbfgs", max_iter=60, random_state=1), native=False),
-    "imputed forest": lambda: piped(RandomForestClassifier(6, max_depth=5, random_state=0), native=False),
+    "imputed mlp": lambda: piped(
+        MLPClassifier((6,), solver="lbfgs", max_iter=60, random_state=1), native=False
+    ),
+    "imputed forest": lambda: piped(
+        RandomForestClassifier(6, max_depth=5, random_state=0), native=False
+    ),
 }
 SMOOTH = ("imputed logistic", "imputed mlp")
 _made: dict[str, hf.Model] = {}
@@ -258,13 +294,18 @@ def test_copies_are_exact_on_rows_with_gaps(name: str) -> None:
     assert model.has_grad == (name in SMOOTH)
     rows = _floats(gappy(300, seed=5))
     rng = np.random.default_rng(1)
-    rows = rows.mask(pd.DataFrame(rng.random(rows.shape) < 0.2, rows.index, rows.columns) & rows.columns.isin(GAPS))
+    rows = rows.mask(
+        pd.DataFrame(rng.random(rows.shape) < 0.2, rows.index, rows.columns)
+        & rows.columns.isin(GAPS)
+    )
     x = FLOATS.encode(rows, torch.float64)
     with model.eval_mode():
-        mine, theirs = torch.softmax(model(x), 1), torch.softmax(model.score_frame(rows, x), 1)
+        mine = torch.softmax(model(x), 1)
+        theirs = torch.softmax(model.score_frame(rows, x), 1)
     assert torch.allclose(mine, theirs, atol=1e-6)
     filled = torch.softmax(model.score_frame(rows.fillna(dict.fromkeys(GAPS, 3.0))), 1)
-    assert not torch.allclose(filled, theirs, atol=1e-6)  # and it does matter whether they are missing
+    # and it does matter whether they are missing
+    assert not torch.allclose(filled, theirs, atol=1e-6)
 
 
 @settings(max_examples=15, deadline=None)
@@ -276,13 +317,18 @@ def test_trees_are_exact_wherever_gaps_are(data: st.DataObject) -> None:
     X = pd.DataFrame(rng.normal(size=(60, 3)).round(1), columns=["a", "b", "c"])
     share = data.draw(st.sampled_from([0.0, 0.1, 0.6]))
     X = X.mask(rng.random(X.shape) < share)
-    X.loc[0], X.loc[1] = np.nan, 0.0
+    X.loc[0] = np.nan
+    X.loc[1] = 0.0
     y = (X.fillna(data.draw(st.floats(-1, 1))).sum(axis=1) > 0).astype(int)
     y.iloc[:2] = [0, 1]
     made: Any = {
-        "hist": HistGradientBoostingClassifier(max_iter=3, min_samples_leaf=2, early_stopping=False),
+        "hist": HistGradientBoostingClassifier(
+            max_iter=3, min_samples_leaf=2, early_stopping=False
+        ),
         "xgboost": xgboost.XGBClassifier(n_estimators=3, max_depth=3, n_jobs=1),
-        "lightgbm": lightgbm.LGBMClassifier(n_estimators=3, min_child_samples=2, verbose=-1, n_jobs=1),
+        "lightgbm": lightgbm.LGBMClassifier(
+            n_estimators=3, min_child_samples=2, verbose=-1, n_jobs=1
+        ),
     }[kind]
     schema = hf.Schema.infer(X)
     model = hf.Model.of(made.fit(X, y), schema)
@@ -297,8 +343,15 @@ def test_trees_are_exact_wherever_gaps_are(data: st.DataObject) -> None:
 
 def test_trees_that_ask_only_whether_a_number_is_missing() -> None:
     """LightGBM has a threshold of 1e300 there, and sends what is beyond it to the same side."""
-    X = pd.DataFrame({"a": np.where(np.arange(60) % 3 == 0, np.nan, np.arange(60.0) % 7), "b": np.arange(60.0) % 5})
-    made = lightgbm.LGBMClassifier(n_estimators=2, min_child_samples=2, verbose=-1, n_jobs=1).fit(X, X["a"].isna())
+    X = pd.DataFrame(
+        {
+            "a": np.where(np.arange(60) % 3 == 0, np.nan, np.arange(60.0) % 7),
+            "b": np.arange(60.0) % 5,
+        }
+    )
+    made = lightgbm.LGBMClassifier(n_estimators=2, min_child_samples=2, verbose=-1, n_jobs=1).fit(
+        X, X["a"].isna()
+    )
     model = hf.Model.of(made, hf.Schema.infer(X))
     assert isinstance(model, BlackBox)
     assert model.conversion, model.conversion.text
@@ -319,7 +372,8 @@ def test_the_estimate_of_a_regressor_with_gaps() -> None:
 def test_models_that_take_no_missing_numbers_say_so_with_column_and_count() -> None:
     plain = [c for c in TABLE.columns if c != "job"]
     X = _floats(TABLE)[plain]
-    schema, clean = hf.Schema.infer(X), X.dropna()
+    schema = hf.Schema.infer(X)
+    clean = X.dropna()
     fitted = LogisticRegression(max_iter=2000).fit(clean, np.arange(len(clean)) % 2)
     model = hf.Model.of(fitted, schema)
     assert set(model.rejects_missing) == set(GAPS)
@@ -327,7 +381,8 @@ def test_models_that_take_no_missing_numbers_say_so_with_column_and_count() -> N
     count = int(X["income"].isna().sum())
     message = rf"column 'income' has {count} missing numbers \(first at row \d+\), and the model takes none there"
     with pytest.raises(
-        SchemaError, match=message + r".*LogisticRegression.*fill them in, drop those rows, or put an imp"
+        SchemaError,
+        match=message + r".*LogisticRegression.*fill them in, drop those rows, or put an imp",
     ):
         hf.MinCost().explain(model, X, 1)
     assert len(hf.MinCost().explain(model, clean.iloc[:3], 1)) == 3
@@ -336,10 +391,14 @@ def test_models_that_take_no_missing_numbers_say_so_with_column_and_count() -> N
         return 1 / (1 + np.exp(-frame["income"].fillna(2000).to_numpy() / 1000 + 3))
 
     silent = hf.Model.of(score, schema)
-    with pytest.raises(SchemaError, match="it is a function, and was not wrapped with missing=True"):
+    with pytest.raises(
+        SchemaError, match="it is a function, and was not wrapped with missing=True"
+    ):
         hf.GrowingSpheres().explain(silent, X.iloc[:20], 1)
     assert not hf.Model.of(score, schema, missing=True).rejects_missing
-    with pytest.raises(ModelError, match="missing=True, but with missing numbers in column 'income'"):
+    with pytest.raises(
+        ModelError, match="missing=True, but with missing numbers in column 'income'"
+    ):
         hf.Model.of(fitted, schema, missing=True)
     half = hf.Model.of(fitted, schema, missing=False)
     assert half.rejects_missing["visits"] == "missing=False"
@@ -364,28 +423,59 @@ def _boosting(X: pd.DataFrame, y: Any) -> GradientBoostingClassifier:
     return GradientBoostingClassifier(n_estimators=5, random_state=0).fit(X, y)
 
 
-# Every kind of model, fitted on rows without gaps; how it is wrapped, and whether it takes missing numbers.
+# Every kind of model, fitted on rows without gaps; how it is wrapped, and whether it takes missing
+# numbers.
 KINDS: dict[str, tuple[Callable[[pd.DataFrame, Any], Any], dict[str, Any], bool]] = {
-    "function": (lambda X, y: lambda frame: 1 / (1 + np.exp(3 - frame["income"].to_numpy() / 900)), {}, False),
-    "function of gaps": (
-        lambda X, y: lambda frame: 1 / (1 + np.exp(3 - frame["income"].fillna(1500).to_numpy() / 900)),
-        {"missing": True}, True,
+    "function": (
+        lambda X, y: lambda frame: 1 / (1 + np.exp(3 - frame["income"].to_numpy() / 900)),
+        {},
+        False,
     ),
-    "function of encoded rows": (lambda X, y: lambda x: 1 / (1 + np.exp(-x[:, 0])), {"inputs": "encoded"}, True),
-    "logistic": (lambda X, y: make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y), {}, False),
-    "imputed": (lambda X, y: make_pipeline(SimpleImputer(), LogisticRegression(max_iter=2000)).fit(X, y), {}, True),
+    "function of gaps": (
+        lambda X, y: (
+            lambda frame: 1 / (1 + np.exp(3 - frame["income"].fillna(1500).to_numpy() / 900))
+        ),
+        {"missing": True},
+        True,
+    ),
+    "function of encoded rows": (
+        lambda X, y: lambda x: 1 / (1 + np.exp(-x[:, 0])),
+        {"inputs": "encoded"},
+        True,
+    ),
+    "logistic": (
+        lambda X, y: make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y),
+        {},
+        False,
+    ),
+    "imputed": (
+        lambda X, y: make_pipeline(SimpleImputer(), LogisticRegression(max_iter=2000)).fit(X, y),
+        {},
+        True,
+    ),
     "mlp": (
-        lambda X, y: make_pipeline(StandardScaler(), MLPClassifier((8,), max_iter=100, random_state=0)).fit(X, y),
-        {}, False,
+        lambda X, y: make_pipeline(
+            StandardScaler(), MLPClassifier((8,), max_iter=100, random_state=0)
+        ).fit(X, y),
+        {},
+        False,
     ),
     "neighbors": (lambda X, y: KNeighborsClassifier(5).fit(X, y), {}, False),
     "boosting": (_boosting, {}, False),
     "not compiled": (_boosting, {"convert": False}, False),
     "hist": (lambda X, y: HistGradientBoostingClassifier(max_iter=5).fit(X, y), {}, True),
-    "xgboost": (lambda X, y: xgboost.XGBClassifier(n_estimators=5, n_jobs=1).fit(X, y == "yes"), {}, True),
-    "lightgbm": (lambda X, y: lightgbm.LGBMClassifier(n_estimators=5, n_jobs=1, verbose=-1).fit(X, y), {}, True),
+    "xgboost": (
+        lambda X, y: xgboost.XGBClassifier(n_estimators=5, n_jobs=1).fit(X, y == "yes"),
+        {},
+        True,
+    ),
+    "lightgbm": (
+        lambda X, y: lightgbm.LGBMClassifier(n_estimators=5, n_jobs=1, verbose=-1).fit(X, y),
+        {},
+        True,
+    ),
     "module": (lambda X, y: seeded(mlp(9, (4,), 2)), {}, True),
-}  # fmt: skip
+}
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -394,7 +484,8 @@ def test_a_model_has_the_schema_that_it_was_given(kind: str, tmp_path: Path) -> 
     X, y, schema = _plain()
     if kind == "onnx":
         (path := tmp_path / "model.onnx").write_bytes(_graph(X, y))
-        model, takes_gaps = hf.Model.load(path, schema), False
+        model = hf.Model.load(path, schema)
+        takes_gaps = False
     else:
         make, how, takes_gaps = KINDS[kind]
         model = hf.Model.of(make(X, y), schema, **how)
@@ -403,7 +494,9 @@ def test_a_model_has_the_schema_that_it_was_given(kind: str, tmp_path: Path) -> 
     assert set(model.rejects_missing) == (set() if takes_gaps else set(GAPS))
     x = schema.encode(X, model.dtype)
     with model.eval_mode():
-        assert torch.allclose(torch.softmax(model(x), 1), torch.softmax(model.score_frame(X), 1), atol=1e-5)
+        assert torch.allclose(
+            torch.softmax(model(x), 1), torch.softmax(model.score_frame(X), 1), atol=1e-5
+        )
     cfs = hf.GrowingSpheres(samples=200).explain(model, X.head(20))
     assert cfs.found.mean() > 0.7
     assert cfs.schema == schema
@@ -416,18 +509,24 @@ def test_a_model_has_the_schema_that_it_was_given(kind: str, tmp_path: Path) -> 
         lambda rows: hf.NearestNeighbor().fit(model, rows),
         lambda rows: _explained(model, rows),
     ):
-        with pytest.raises(SchemaError, match=r"column 'income' has 3 missing numbers .*the model takes none there"):
+        with pytest.raises(
+            SchemaError, match=r"column 'income' has 3 missing numbers .*the model takes none there"
+        ):
             ask(gap)
-    # What marks a number as missing is not looked at: the schema makes no difference to the answers.
+    # What marks a number as missing is not looked at: the schema makes no difference to the
+    # answers.
     strict = schema.without_gaps(GAPS)
     if kind != "onnx":
         bare = hf.Model.of(model.wrapped, strict, **how)
         for method in (hf.TreeSearch(norm=1), *([hf.MinCost()] if model.has_grad else [])):
-            one, two = (_explained(m, X.head(20), method) for m in (model, bare))
+            one = _explained(model, X.head(20), method)
+            two = _explained(bare, X.head(20), method)
             assert np.allclose(one.cost("l1"), two.cost("l1"), rtol=1e-6, equal_nan=True)
 
 
-def _explained(model: hf.Model, rows: pd.DataFrame, method: hf.Explainer | None = None) -> hf.Counterfactuals:
+def _explained(
+    model: hf.Model, rows: pd.DataFrame, method: hf.Explainer | None = None
+) -> hf.Counterfactuals:
     return (method or hf.GrowingSpheres()).explain(model, rows)
 
 
@@ -440,7 +539,9 @@ METHODS: dict[str, Callable[[], hf.Explainer]] = {
     "growing-spheres": lambda: hf.GrowingSpheres(samples=60),
     "carla": lambda: hf.GrowingSpheres(samples=60, variant="carla", width=0.5),
     "nearest-neighbor": lambda: hf.NearestNeighbor(),
-    "latent-search": lambda: hf.LatentSearch(radius=8.0, samples=64, repeats=3, hidden=(16,), latent=4, epochs=5),
+    "latent-search": lambda: hf.LatentSearch(
+        radius=8.0, samples=64, repeats=3, hidden=(16,), latent=4, epochs=5
+    ),
     "prototype": lambda: hf.Prototype(k=3, steps=20, bisections=3),
     "tree-search": lambda: hf.TreeSearch(beam=4),
     "tree-search l1": lambda: hf.TreeSearch(norm=1, beam=4, thresholds=6),
@@ -462,12 +563,16 @@ def test_laws(method: str, name: str) -> None:
     e = METHODS[method]()
     e = e.fit(model, _floats(TABLE)) if e.needs_data else e
     pool = _floats(gappy(300, seed=3))
-    pool = pool[(model.predict(pool) == "no").to_numpy() & pool[["income", "visits"]].isna().any(axis=1).to_numpy()]
+    pool = pool[
+        (model.predict(pool) == "no").to_numpy()
+        & pool[["income", "visits"]].isna().any(axis=1).to_numpy()
+    ]
     X = pool.iloc[:7]
     cfs = e.explain(model, X, "yes", seed=3)
     assert cfs.found.mean() >= 0.4
     assert (model.predict(cfs.after)[cfs.found] == "yes").all()
-    before, after = cfs.before[GAPS], cfs.after[GAPS]
+    before = cfs.before[GAPS]
+    after = cfs.after[GAPS]
     assert not (after.isna() & before.notna()).any(axis=None)  # no number gets lost
     kept = after["tenure"].to_numpy(), before["tenure"].to_numpy()
     assert kept[0].tobytes() == kept[1].tobytes()  # fixed: NaN stays NaN, to the bit
@@ -483,19 +588,30 @@ def test_laws(method: str, name: str) -> None:
 @pytest.fixture(scope="module")
 def filled() -> hf.Counterfactuals:
     """Only a known income above 2,500 will do."""
-    frame = pd.DataFrame({"income": [np.nan, 1000.0, np.nan, 3000.0], "age": [30.0, 40.0, 50.0, 60.0]})
+    frame = pd.DataFrame(
+        {"income": [np.nan, 1000.0, np.nan, 3000.0], "age": [30.0, 40.0, 50.0, 60.0]}
+    )
     schema = hf.Schema.infer(
-        pd.concat([frame, pd.DataFrame({"income": [0.0, 5000.0], "age": [20.0, 70.0]})]), fixed=["age"],
+        pd.concat([frame, pd.DataFrame({"income": [0.0, 5000.0], "age": [20.0, 70.0]})]),
+        fixed=["age"],
         words={"income": {"unit": "€"}},
-    )  # fmt: skip
+    )
     model = hf.Model.of(
-        lambda t: (t["income"] > 2500).to_numpy() * 0.8 + 0.1, schema, missing=True, classes=["no", "yes"]
+        lambda t: (t["income"] > 2500).to_numpy() * 0.8 + 0.1,
+        schema,
+        missing=True,
+        classes=["no", "yes"],
     )
     return hf.GrowingSpheres(samples=300).explain(model, frame, "yes")
 
 
 def test_sentences_and_tables(filled: hf.Counterfactuals) -> None:
-    assert filled.status_codes.tolist() == [Status.FOUND, Status.FOUND, Status.FOUND, Status.ALREADY_MET]
+    assert filled.status_codes.tolist() == [
+        Status.FOUND,
+        Status.FOUND,
+        Status.FOUND,
+        Status.ALREADY_MET,
+    ]
     texts = filled.sentences().tolist()
     for i in (0, 2):
         assert texts[i].startswith("Fill in income: €")
@@ -524,6 +640,7 @@ def test_files(filled: hf.Counterfactuals, tmp_path: Path) -> None:
     for name in ("people.csv", "people.json", "people.parquet"):
         hf.datasets.write_table(TABLE, tmp_path / name)
         back = hf.datasets.read_table(tmp_path / name, SCHEMA)
-        assert np.allclose(SCHEMA.read(back), SCHEMA.read(TABLE), equal_nan=True)  # CSV has no single precision
+        # CSV has no single precision
+        assert np.allclose(SCHEMA.read(back), SCHEMA.read(TABLE), equal_nan=True)
     SCHEMA.save(tmp_path / "schema.toml")
     assert hf.Schema.load(tmp_path / "schema.toml") == SCHEMA

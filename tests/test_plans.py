@@ -16,8 +16,23 @@ from support.plans import ALIKE, CODES, REASONS, UNLIKE, six_plans
 
 def test_the_table_has_a_line_per_person() -> None:
     table = six_plans().table()
-    assert table.columns.tolist() == ["plan", "cost", "holds_on", "survival", "bound", "certified", "status"]
-    assert table["status"].tolist() == ["found", "fragile", "fragile", "not found", "impossible", "already met"]
+    assert table.columns.tolist() == [
+        "plan",
+        "cost",
+        "holds_on",
+        "survival",
+        "bound",
+        "certified",
+        "status",
+    ]
+    assert table["status"].tolist() == [
+        "found",
+        "fragile",
+        "fragile",
+        "not found",
+        "impossible",
+        "already met",
+    ]
     assert table["plan"]["Ann"] == "Raise money from €100 to €200."
     assert table["plan"]["Eve"] == "No answer: no leaf."
     assert table["cost"][["Ann", "Ben", "Cyd"]].tolist() == [2.0, 6.0, 6.0]
@@ -39,7 +54,9 @@ def test_what_the_judges_certify_is_found_and_what_they_do_not_is_fragile_with_t
     ]
     assert plans.cfs.reasons[3:] == REASONS[3:]
     assert (plans.found == plans.certified.to_numpy()).all()
-    assert plans.cfs.sentences()["Cyd"].endswith("€400, but it holds on 60 of 100 judges, too few for a certificate.")
+    assert plans.cfs.sentences()["Cyd"].endswith(
+        "€400, but it holds on 60 of 100 judges, too few for a certificate."
+    )
 
 
 @pytest.mark.parametrize(("hold", "found"), [(0.5, [True, True, True]), (0.8, [True, True, False])])
@@ -52,8 +69,12 @@ def test_a_plan_of_which_the_guide_was_not_sure_is_found_where_the_judges_certif
     assert (plans.cfs.reasons[2] == "") == found[2]
 
 
-@pytest.mark.parametrize("unsure", [{"judges": 50}, {"likeness": UNLIKE}], ids=["too few judges", "another model"])
-def test_where_nothing_can_be_certified_plans_stay_as_the_search_left_them(unsure: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "unsure", [{"judges": 50}, {"likeness": UNLIKE}], ids=["too few judges", "another model"]
+)
+def test_where_nothing_can_be_certified_plans_stay_as_the_search_left_them(
+    unsure: dict[str, Any],
+) -> None:
     plans = six_plans(**unsure)
     assert plans.cfs.status_codes.tolist() == CODES
     assert plans.cfs.reasons == REASONS
@@ -72,11 +93,17 @@ def test_plans_that_are_judged_again_say_what_the_last_judges_say() -> None:
 
 def test_the_words_count_people_and_certificates() -> None:
     words = six_plans().words()
-    assert words.startswith("6 people: 2 fragile, 1 found, 1 not found, 1 impossible, 1 already met. 1 of 3 plans")
-    assert words.endswith("rows drawn again from this table: not training on new data, and not a changed world.")
+    assert words.startswith(
+        "6 people: 2 fragile, 1 found, 1 not found, 1 impossible, 1 already met. 1 of 3 plans"
+    )
+    assert words.endswith(
+        "rows drawn again from this table: not training on new data, and not a changed world."
+    )
     assert repr(six_plans()) == f"<Plans {words}>"
     few = six_plans(judges=50).words()
-    assert few.startswith("6 people: 2 found, 1 fragile, 1 not found, 1 impossible, 1 already met. No certificates: ")
+    assert few.startswith(
+        "6 people: 2 found, 1 fragile, 1 not found, 1 impossible, 1 already met. No certificates: "
+    )
     assert few.endswith("or ask for less.")
     assert six_plans().describe().splitlines()[-1] == words
 
@@ -84,14 +111,19 @@ def test_the_words_count_people_and_certificates() -> None:
 def test_retrained_models_of_another_kind_certify_nothing_and_that_comes_first() -> None:
     plans = six_plans(likeness=UNLIKE)
     assert not plans.certified.any()
-    assert plans.words().startswith("No certificates: the retrained models are not made as the model in use was: ")
+    assert plans.words().startswith(
+        "No certificates: the retrained models are not made as the model in use was: "
+    )
     assert "Other settings may be the reason. 6 people: 2 found, 1 fragile" in plans.words()
     assert np.isnan(plans.together())
     assert six_plans(likeness=ALIKE).words() == six_plans().words()
 
 
 def test_warnings_about_the_rows_are_said_last() -> None:
-    assert six_plans(warnings=("Many rows are equal.",)).words() == f"{six_plans().words()} Many rows are equal."
+    assert (
+        six_plans(warnings=("Many rows are equal.",)).words()
+        == f"{six_plans().words()} Many rows are equal."
+    )
 
 
 def test_some_of_the_plans() -> None:
@@ -109,7 +141,12 @@ def test_json_has_everything_but_the_pictures(tmp_path: Path) -> None:
     text = plans.to_json(tmp_path / "plans.json")
     assert (tmp_path / "plans.json").read_text(encoding="utf-8") == text + "\n"
     told = json.loads(text)
-    assert (told["hold"], told["confidence"], told["judges"], told["asked"]) == (0.95, 0.95, 100, "good")
+    assert (told["hold"], told["confidence"], told["judges"], told["asked"]) == (
+        0.95,
+        0.95,
+        100,
+        "good",
+    )
     assert "calibration" not in told
     assert [person["status"] for person in told["people"][:3]] == ["found", "fragile", "fragile"]
     assert told["likeness"] is None
@@ -117,8 +154,9 @@ def test_json_has_everything_but_the_pictures(tmp_path: Path) -> None:
     ben = told["people"][1]
     assert ben["person"] == "Ben"
     assert ben["changes"] == [
-        {"feature": "money", "before": 100.0, "after": 300.0}, {"feature": "home", "before": "rent", "after": "own"},
-    ]  # fmt: skip
+        {"feature": "money", "before": 100.0, "after": 300.0},
+        {"feature": "home", "before": "rent", "after": "own"},
+    ]
     assert told["people"][3]["changes"] == []
     assert told["people"][3]["survival"] is None
 
@@ -143,12 +181,19 @@ def test_files_by_extension(tmp_path: Path) -> None:
     assert again.looks == 1
     assert again.cfs.reasons == plans.cfs.reasons
     assert again.cfs.status_codes.tolist() == plans.cfs.status_codes.tolist()
-    assert pd.read_csv(tmp_path / "p.csv", index_col=0)["plan"].tolist() == plans.table()["plan"].tolist()
+    assert (
+        pd.read_csv(tmp_path / "p.csv", index_col=0)["plan"].tolist()
+        == plans.table()["plan"].tolist()
+    )
     six_plans(hold=0.9).save(tmp_path / "q.parquet")
     assert hf.Plans.load(tmp_path / "q.parquet").likeness is None
     assert hf.Plans.load(tmp_path / "q.parquet").hold == 0.9
     # The same file is one of answers, and one of an audit.
-    assert len(hf.Counterfactuals.load(tmp_path / "p.parquet")) == len(hf.Audit.load(tmp_path / "p.parquet").cfs) == 6
+    assert (
+        len(hf.Counterfactuals.load(tmp_path / "p.parquet"))
+        == len(hf.Audit.load(tmp_path / "p.parquet").cfs)
+        == 6
+    )
 
 
 def test_files_that_are_none_are_refused(tmp_path: Path) -> None:

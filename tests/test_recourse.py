@@ -27,9 +27,15 @@ torch.set_num_threads(1)
 RNG = np.random.default_rng(0)
 N = 90
 X = pd.DataFrame(
-    {"income": RNG.normal(50, 10, N), "years": RNG.integers(0, 20, N), "home": RNG.choice(["own", "rent"], N)}
+    {
+        "income": RNG.normal(50, 10, N),
+        "years": RNG.integers(0, 20, N),
+        "home": RNG.choice(["own", "rent"], N),
+    }
 )
-SCORE = (X["income"] - 50) / 10 + (X["years"] - 10) / 10 + (X["home"] == "own") + RNG.normal(0, 0.3, N)
+SCORE = (
+    (X["income"] - 50) / 10 + (X["years"] - 10) / 10 + (X["home"] == "own") + RNG.normal(0, 0.3, N)
+)
 Y = pd.Series(np.where(SCORE > 0.5, "approved", "denied"))
 WORTH = 100 * SCORE
 NUMBERS = X[["income", "years"]]
@@ -42,7 +48,9 @@ FEW: dict[str, Any] = {
 
 
 def piped(estimator: object) -> Any:
-    encode = make_column_transformer((OneHotEncoder(sparse_output=False), ["home"]), remainder="passthrough")
+    encode = make_column_transformer(
+        (OneHotEncoder(sparse_output=False), ["home"]), remainder="passthrough"
+    )
     return make_pipeline(encode, estimator)
 
 
@@ -62,18 +70,29 @@ TREES = {"n_estimators": 4, "max_depth": 2, "n_jobs": 1}
 KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
     "logistic": (lambda: LogisticRegression().fit(NUMBERS, Y), {}),
     "forest": (lambda: RandomForestClassifier(5, max_depth=3, random_state=0).fit(NUMBERS, Y), {}),
-    "pipeline": (lambda: piped(HistGradientBoostingClassifier(max_iter=4, max_leaf_nodes=4)).fit(X, Y), {}),
+    "pipeline": (
+        lambda: piped(HistGradientBoostingClassifier(max_iter=4, max_leaf_nodes=4)).fit(X, Y),
+        {},
+    ),
     "xgboost": (
         lambda: xgboost.XGBClassifier(**TREES).fit(NUMBERS, (Y == "approved").astype(int)),
         {"classes": ["denied", "approved"]},
     ),
     "lightgbm": (
-        lambda: lightgbm.LGBMClassifier(n_estimators=4, num_leaves=4, n_jobs=1, verbose=-1).fit(NUMBERS, Y),
+        lambda: lightgbm.LGBMClassifier(n_estimators=4, num_leaves=4, n_jobs=1, verbose=-1).fit(
+            NUMBERS, Y
+        ),
         {},
     ),
-    "recipe": (lambda: hf.Recipe(hidden=(4,), epochs=10, lr=0.05), {"classes": ["denied", "approved"]}),
+    "recipe": (
+        lambda: hf.Recipe(hidden=(4,), epochs=10, lr=0.05),
+        {"classes": ["denied", "approved"]},
+    ),
     "module": (module, {"classes": ["denied", "approved"]}),
-    "model": (lambda: hf.Model.of(LogisticRegression().fit(NUMBERS, Y), hf.Schema.infer(NUMBERS)), {}),
+    "model": (
+        lambda: hf.Model.of(LogisticRegression().fit(NUMBERS, Y), hf.Schema.infer(NUMBERS)),
+        {},
+    ),
 }
 
 
@@ -88,7 +107,9 @@ def test_from_a_fitted_model_to_certificates(kind: str) -> None:
     assert set(plans.table()["status"]) <= {"found", "fragile", "not found", "impossible"}
     assert (plans.cfs.after["years"] == people["years"]).all()
     assert set(recourse.model.predict(plans.to_frame()[plans.cfs.answered])) <= {"approved"}
-    by_hand = [recourse.bank.audit.model(i).predict(plans.to_frame()) == "approved" for i in range(16)]
+    by_hand = [
+        recourse.bank.audit.model(i).predict(plans.to_frame()) == "approved" for i in range(16)
+    ]
     expected = np.mean(by_hand, 0)[plans.cfs.answered]
     assert plans.survival[plans.cfs.answered].tolist() == pytest.approx(expected.tolist())
     # One family, three parts that have no model in common.
@@ -112,15 +133,24 @@ def test_a_probability_is_asked_of_every_retrained_model() -> None:
     recourse = hf.Recourse(LogisticRegression().fit(NUMBERS, Y), NUMBERS, Y, **FEW)
     target = hf.Target("approved", probability=0.8)
     plans = recourse.plans(refused(recourse, NUMBERS), target)
-    rows, place = plans.to_frame(), recourse.model.classes.index("approved")
-    shares = [recourse.bank.audit.model(i).wrapped.predict_proba(rows)[:, place] > 0.8 for i in range(16)]
-    assert plans.survival[plans.cfs.answered].tolist() == np.mean(shares, 0)[plans.cfs.answered].tolist()
+    rows = plans.to_frame()
+    place = recourse.model.classes.index("approved")
+    shares = [
+        recourse.bank.audit.model(i).wrapped.predict_proba(rows)[:, place] > 0.8 for i in range(16)
+    ]
+    assert (
+        plans.survival[plans.cfs.answered].tolist()
+        == np.mean(shares, 0)[plans.cfs.answered].tolist()
+    )
 
 
 def test_outcomes_may_be_those_that_the_model_learnt() -> None:
     numbers = (Y == "approved").astype(int)
     fitted = LogisticRegression().fit(NUMBERS, numbers)
-    banks = [hf.Recourse(fitted, NUMBERS, y, classes=["denied", "approved"], **FEW).bank for y in (numbers, Y)]
+    banks = [
+        hf.Recourse(fitted, NUMBERS, y, classes=["denied", "approved"], **FEW).bank
+        for y in (numbers, Y)
+    ]
     assert banks[0].audit.fingerprint() == banks[1].audit.fingerprint()
 
 
@@ -135,7 +165,8 @@ def network() -> hf.Recourse:
 
 
 def test_a_bank_that_is_there_is_split_or_taken_as_it_is(network: hf.Recourse) -> None:
-    people, given = refused(network, NUMBERS), {"X": NUMBERS, "hold": 0.8}
+    people = refused(network, NUMBERS)
+    given = {"X": NUMBERS, "hold": 0.8}
     first = network.plans(people, "approved")
     again = hf.Recourse(network.model, bank=network.bank, **given).plans(people, "approved")
     assert again.likeness is not None
@@ -151,7 +182,9 @@ def test_a_bank_that_is_there_is_split_or_taken_as_it_is(network: hf.Recourse) -
 
 def test_a_method_that_is_there_keeps_its_settings(network: hf.Recourse) -> None:
     search = hf.SurvivalSearch(network.bank.guide, c=1.5)
-    plans = hf.Recourse(network.model, bank=network.bank, method=search).plans(refused(network, NUMBERS), "approved")
+    plans = hf.Recourse(network.model, bank=network.bank, method=search).plans(
+        refused(network, NUMBERS), "approved"
+    )
     assert "c=1.5" in plans.cfs.run.settings
     other = hf.Recourse(network.model, bank=network.bank, method=hf.MinCost())
     assert other.plans(refused(network, NUMBERS), "approved").cfs.run.method == "MinCost"
@@ -165,7 +198,8 @@ def test_a_time_column_makes_earlier_models_guide() -> None:
     assert recourse.schema.names == ["income", "years"]
     assert recourse.bank.guide.families == {"retrain": 2, "history": 2}
     assert recourse.bank.audit.families == {"retrain": 16}
-    # Models of earlier data add to what the search must stay clear of, and no plan has less than the usual margin.
+    # Models of earlier data add to what the search must stay clear of, and no plan has less than
+    # the usual margin.
     method = recourse.method
     assert isinstance(method, hf.SurvivalSearch)
     assert method.bank is recourse.bank.guide
@@ -177,12 +211,17 @@ def test_a_time_column_makes_earlier_models_guide() -> None:
 
 def test_the_second_time_models_come_from_the_cache(tmp_path: Path) -> None:
     recipe = hf.Recipe(hidden=(), epochs=10, lr=0.1)
-    made = [hf.Recourse(recipe, NUMBERS, Y, classes=["denied", "approved"], cache=tmp_path, **FEW) for _ in range(2)]
+    made = [
+        hf.Recourse(recipe, NUMBERS, Y, classes=["denied", "approved"], cache=tmp_path, **FEW)
+        for _ in range(2)
+    ]
     prints = [part.fingerprint() for part in made[0].bank]
     files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
     assert files
     assert [part.fingerprint() for part in made[1].bank] == prints
-    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()} == files
+    assert {
+        path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()
+    } == files
 
 
 # ---- what it says
@@ -198,9 +237,10 @@ def test_it_says_what_it_does_and_how_long_that_takes(capsys: pytest.CaptureFixt
     assert lines[0] == "retraining 34 models (4 guide, 14 calibration, 16 audit), about a second"
     assert lines[1].startswith("retrained 34 models in ")
     assert recourse.describe().splitlines()[1:3] == [
-        "a plan holds for at least 80% of models retrained on rows drawn again from this table, with 95% confidence",
+        "a plan holds for at least 80% of models retrained on rows drawn again from this table, "
+        "with 95% confidence",
         lines[1],
-    ]  # fmt: skip
+    ]
     assert repr(recourse) == "Recourse(Sequential, hold=0.8, confidence=0.95)"
 
 
@@ -245,17 +285,26 @@ def test_a_folder_gives_the_same_plans_to_the_bit_and_runs_no_code(
     assert started.hold == 0.8
 
 
-def test_a_folder_answers_for_any_target_and_can_be_replaced(network: hf.Recourse, tmp_path: Path) -> None:
+def test_a_folder_answers_for_any_target_and_can_be_replaced(
+    network: hf.Recourse, tmp_path: Path
+) -> None:
     folder = network.save(tmp_path / "folder")
     started = hf.Recourse.load(folder)
-    assert [part.fingerprint() for part in started.bank] == [part.fingerprint() for part in network.bank]
+    assert [part.fingerprint() for part in started.bank] == [
+        part.fingerprint() for part in network.bank
+    ]
     assert len(started.plans(NUMBERS.head(3), "denied")) == 3
     assert started.save(folder) == folder
     again = hf.Recourse.load(folder)
-    assert again.plans(NUMBERS.head(3), "denied").to_json() == started.plans(NUMBERS.head(3), "denied").to_json()
+    assert (
+        again.plans(NUMBERS.head(3), "denied").to_json()
+        == started.plans(NUMBERS.head(3), "denied").to_json()
+    )
 
 
-def test_parts_of_a_folder_are_read_when_they_are_needed(network: hf.Recourse, tmp_path: Path) -> None:
+def test_parts_of_a_folder_are_read_when_they_are_needed(
+    network: hf.Recourse, tmp_path: Path
+) -> None:
     people = refused(network, NUMBERS)
     folder = network.save(tmp_path / "folder")
     started = hf.Recourse.load(folder, NUMBERS, Y)
@@ -290,27 +339,53 @@ def test_folders_that_are_none_are_refused(network: hf.Recourse, tmp_path: Path)
 def test_what_is_wrong_is_said(network: hf.Recourse) -> None:
     fitted = LogisticRegression().fit(NUMBERS, Y)
     cases: list[tuple[type[HoldfastError], str, Any]] = [
-        (SettingError, "must lie between|between 0 and 1", lambda: hf.Recourse(fitted, NUMBERS, Y, hold=1.2)),
+        (
+            SettingError,
+            "must lie between|between 0 and 1",
+            lambda: hf.Recourse(fitted, NUMBERS, Y, hold=1.2),
+        ),
         (SettingError, "does not say what its columns are", lambda: hf.Recourse(fitted)),
-        (SettingError, "needs X and y", lambda: hf.Recourse(hf.Model.of(fitted, hf.Schema.infer(NUMBERS))).bank),
-        (SettingError, "no part 'judges'", lambda: hf.Recourse(fitted, NUMBERS, Y, models={"judges": 3})),
+        (
+            SettingError,
+            "needs X and y",
+            lambda: hf.Recourse(hf.Model.of(fitted, hf.Schema.infer(NUMBERS))).bank,
+        ),
+        (
+            SettingError,
+            "no part 'judges'",
+            lambda: hf.Recourse(fitted, NUMBERS, Y, models={"judges": 3}),
+        ),
         (
             SettingError,
             r"need at least 59 that choose, and that audit; models={'audit': 20} are too few",
             lambda: hf.Recourse(fitted, NUMBERS, Y, models={"audit": 20}),
         ),
-        (SchemaError, "did you mean 'years'", lambda: hf.Recourse(fitted, NUMBERS, Y, fixed=["yeers"])),
+        (
+            SchemaError,
+            "did you mean 'years'",
+            lambda: hf.Recourse(fitted, NUMBERS, Y, fixed=["yeers"]),
+        ),
         (
             SettingError,
             "only fixed, up and down can be set",
             lambda: hf.Recourse(fitted, NUMBERS, Y, schema=hf.Schema.infer(NUMBERS), max_changes=1),
         ),
-        (HoldfastError, "no class 'aproved'; did you mean", lambda: network.plans(NUMBERS.head(2), "aproved")),
-        (SettingError, "levels must be shares", lambda: network.frontier(NUMBERS.head(2), "approved", levels=(2.0,))),
+        (
+            HoldfastError,
+            "no class 'aproved'; did you mean",
+            lambda: network.plans(NUMBERS.head(2), "aproved"),
+        ),
+        (
+            SettingError,
+            "levels must be shares",
+            lambda: network.frontier(NUMBERS.head(2), "approved", levels=(2.0,)),
+        ),
         (
             SettingError,
             "cannot make a function again",
-            lambda: hf.Recourse(lambda rows: rows["income"].to_numpy() > 50.0, NUMBERS, Y, **FEW).bank,
+            lambda: (
+                hf.Recourse(lambda rows: rows["income"].to_numpy() > 50.0, NUMBERS, Y, **FEW).bank
+            ),
         ),
     ]
     for error, words, call in cases:

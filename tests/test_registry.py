@@ -9,7 +9,14 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import SettingError
-from holdfast.registry import METHODS, build_image_method, build_method, default_method, describe, parse_value
+from holdfast.registry import (
+    METHODS,
+    build_image_method,
+    build_method,
+    default_method,
+    describe,
+    parse_value,
+)
 
 
 @pytest.mark.parametrize(
@@ -62,10 +69,14 @@ def test_every_default_can_be_written_as_a_setting(name: str) -> None:
 
 def test_the_default_method_suits_the_model(tmp_path: Path) -> None:
     X = pd.DataFrame({"a": np.linspace(-1, 1, 40), "b": np.tile([0.0, 1.0], 20)})
-    y, schema = np.where(X["a"] > 0, "yes", "no"), hf.Schema.infer(X)
+    y = np.where(X["a"] > 0, "yes", "no")
+    schema = hf.Schema.infer(X)
     network = hf.train_network(X, y, schema, hidden=(4,), epochs=2)
     assert default_method(network) == "min-cost"
-    assert default_method(hf.Model.of(lambda X: (X["a"] > 0).to_numpy().astype(float), schema)) == "tree-search"
+    assert (
+        default_method(hf.Model.of(lambda X: (X["a"] > 0).to_numpy().astype(float), schema))
+        == "tree-search"
+    )
     network.save(tmp_path / "network.safetensors")
     assert default_method(network, tmp_path / "network.safetensors") == "min-cost"
     both = hf.CounterNet(encoder=(4,), predictor=(4,), generator=(4,), epochs=1).fit(X, y, schema)

@@ -41,7 +41,9 @@ torch.set_num_threads(1)
 D = 5
 
 
-def linear(w: list[float], b: float = 0.0, dtype: torch.dtype = torch.float64, **box: float) -> hf.Model:
+def linear(
+    w: list[float], b: float = 0.0, dtype: torch.dtype = torch.float64, **box: float
+) -> hf.Model:
     layer = nn.Linear(len(w), 1).to(dtype)
     with torch.no_grad():
         layer.weight.copy_(torch.tensor([w], dtype=dtype))
@@ -77,7 +79,9 @@ def test_gap_by_hand() -> None:
     st.lists(st.floats(-1e7, 1e7), min_size=1, max_size=20),
     st.floats(1e-3, 1e3),
 )
-def test_the_gap_says_what_a_comparison_says(low: float, width: float, values: list[float], unit: float) -> None:
+def test_the_gap_says_what_a_comparison_says(
+    low: float, width: float, values: list[float], unit: float
+) -> None:
     high = low + width
     v = torch.tensor(values, dtype=torch.float64)[:, None]
     goal = span(low, high, unit, len(values))
@@ -89,7 +93,9 @@ def test_the_gap_says_what_a_comparison_says(low: float, width: float, values: l
 
 
 @settings(deadline=None)
-@given(st.floats(allow_nan=True, allow_infinity=True), st.floats(allow_nan=True, allow_infinity=True))
+@given(
+    st.floats(allow_nan=True, allow_infinity=True), st.floats(allow_nan=True, allow_infinity=True)
+)
 def test_any_two_numbers_are_a_range_or_an_error(low: float, high: float) -> None:
     good = math.isfinite(low) and math.isfinite(high) and low < high
     if good:
@@ -121,7 +127,8 @@ def test_bad_ranges() -> None:
 
 
 def test_a_class_of_a_regressor_and_a_range_of_a_classifier_are_errors() -> None:
-    number, classes = linear([1.0, 2.0]), hf.Model.of(seeded(mlp(2, (3,), 2)), hf.Schema.box(2), classes=["no", "yes"])
+    number = linear([1.0, 2.0])
+    classes = hf.Model.of(seeded(mlp(2, (3,), 2)), hf.Schema.box(2), classes=["no", "yes"])
     x = points(3, 2, dtype=torch.float64)
     with pytest.raises(TargetError, match=r"regression model.*the class 'yes'.*Target\.between"):
         hf.MinCost().explain(number, x, "yes")
@@ -137,11 +144,15 @@ def test_a_class_of_a_regressor_and_a_range_of_a_classifier_are_errors() -> None
 @pytest.mark.parametrize("ends", [(2.0, 3.0), (None, -4.0), (6.0, None), (1.0, 1.01)])
 @pytest.mark.parametrize("norm", [1, 2])
 def test_the_nearest_point_of_the_slab(norm: int, ends: tuple[float | None, float | None]) -> None:
-    """{low <= w.x + b <= high}: along w, or along its largest entry, to the nearer of the two planes."""
-    w, b = [1.0, -2.0, 0.5, 0.25, 1.5], 0.3
-    model, x = linear(w, b), points(7, D, dtype=torch.float64)
+    """{low <= w.x + b <= high}: along w, or along its largest entry, to the nearer of the two
+    planes."""
+    w = [1.0, -2.0, 0.5, 0.25, 1.5]
+    b = 0.3
+    model = linear(w, b)
+    x = points(7, D, dtype=torch.float64)
     cfs = hf.MinCost(norm=norm).explain(model, x, hf.Target.between(*ends))
-    low, high = -math.inf if ends[0] is None else ends[0], math.inf if ends[1] is None else ends[1]
+    low = -math.inf if ends[0] is None else ends[0]
+    high = math.inf if ends[1] is None else ends[1]
     v = x.double() @ torch.tensor(w, dtype=torch.float64) + b
     miss = torch.clamp(torch.maximum(low - v, v - high), min=0)
     assert ((cfs.status_codes == Status.ALREADY_MET) == (miss == 0).numpy()).all()
@@ -154,11 +165,17 @@ def test_the_nearest_point_of_the_slab(norm: int, ends: tuple[float | None, floa
 
 
 def test_scfe_aims_at_the_middle() -> None:
-    """minimise (gap - 1)^2 + lam |z - x|^2 with gap = 1 - |v - c| / h: that is x + m w / (lam h^2 + |w|^2)."""
-    w, low, high, lam = [1.0, -2.0, 0.5, 0.0, 1.5], 20.0, 24.0, 0.01
-    model, x = linear(w), points(7, D, dtype=torch.float64)
+    """minimise (gap - 1)^2 + lam |z - x|^2 with gap = 1 - |v - c| / h: that is x + m w / (lam h^2 +
+    |w|^2)."""
+    w = [1.0, -2.0, 0.5, 0.0, 1.5]
+    low = 20.0
+    high = 24.0
+    lam = 0.01
+    model = linear(w)
+    x = points(7, D, dtype=torch.float64)
     cfs = hf.Descent.scfe(lam=lam, steps=200).explain(model, x, hf.Target.between(low, high))
-    size, half = torch.tensor(w, dtype=torch.float64), min(2.0, model.output_scale)
+    size = torch.tensor(w, dtype=torch.float64)
+    half = min(2.0, model.output_scale)
     m = 22.0 - x @ size
     if half == 2.0:
         expected = x + m[:, None] * size / (lam * half**2 + size.square().sum())
@@ -178,7 +195,9 @@ def test_what_cannot_be_reached_is_said() -> None:
     ):
         cfs = e.explain(model, x, hf.Target.between(5, 6))
         assert (cfs.status_codes == Status.NOT_FOUND).all()
-        assert cfs.reasons[0].startswith("no reachable row found; the best attempt has the estimate ")
+        assert cfs.reasons[0].startswith(
+            "no reachable row found; the best attempt has the estimate "
+        )
         assert (cfs.x_cf <= 1).all()
 
 
@@ -206,7 +225,9 @@ WISH = hf.Target.between(300_000, 320_000)
 
 def piped(estimator: Any, scale: bool = True) -> Any:
     numbers = StandardScaler() if scale else "passthrough"
-    prepare = make_column_transformer((OneHotEncoder(), ["heating"]), (numbers, ["rooms", "area", "age"]))
+    prepare = make_column_transformer(
+        (OneHotEncoder(), ["heating"]), (numbers, ["rooms", "area", "age"])
+    )
     return make_pipeline(prepare, estimator).fit(HOUSES, PRICE)
 
 
@@ -215,7 +236,9 @@ COPIES: dict[str, Callable[[], Any]] = {
     "ridge": lambda: piped(Ridge()),
     "lasso": lambda: piped(Lasso(alpha=10)),
     "huber": lambda: piped(HuberRegressor(max_iter=1000)),
-    "mlp": lambda: piped(MLPRegressor(hidden_layer_sizes=(6,), solver="lbfgs", max_iter=60, random_state=0)),
+    "mlp": lambda: piped(
+        MLPRegressor(hidden_layer_sizes=(6,), solver="lbfgs", max_iter=60, random_state=0)
+    ),
     "forest": lambda: piped(RandomForestRegressor(8, max_depth=5, random_state=0), scale=False),
     "deep forest": lambda: piped(RandomForestRegressor(5, random_state=0), scale=False),
     "extra trees": lambda: piped(ExtraTreesRegressor(5, max_depth=4, random_state=0)),
@@ -225,12 +248,16 @@ COPIES: dict[str, Callable[[], Any]] = {
     "xgboost median": lambda: piped(
         xgboost.XGBRegressor(n_estimators=20, max_depth=3, n_jobs=1, objective="reg:absoluteerror")
     ),
-    "lightgbm": lambda: piped(lightgbm.LGBMRegressor(n_estimators=20, num_leaves=8, verbose=-1, n_jobs=1)),
+    "lightgbm": lambda: piped(
+        lightgbm.LGBMRegressor(n_estimators=20, num_leaves=8, verbose=-1, n_jobs=1)
+    ),
 }
 SMOOTH = ("linear", "ridge", "lasso", "huber", "mlp")
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore:X does not have valid feature")
+@pytest.mark.filterwarnings(
+    "ignore::sklearn.exceptions.ConvergenceWarning", "ignore:X does not have valid feature"
+)
 @pytest.mark.parametrize("name", COPIES)
 def test_copies_are_exact_and_answers_found(name: str) -> None:
     fitted = COPIES[name]()
@@ -287,7 +314,9 @@ def test_boosters() -> None:
 def test_functions_and_modules_say_that_they_estimate() -> None:
     schema = hf.Schema.box(3)
     model = hf.Model.of(lambda frame: frame.to_numpy().sum(1) * 1e4, schema, outputs="value")
-    cfs = hf.GrowingSpheres().explain(model, points(7, 3, dtype=torch.float64), hf.Target.between(50_000, 60_000))
+    cfs = hf.GrowingSpheres().explain(
+        model, points(7, 3, dtype=torch.float64), hf.Target.between(50_000, 60_000)
+    )
     assert cfs.found.all()
     with pytest.raises(ModelError, match="one number per row, this one gives 2"):
         hf.Model.of(lambda frame: np.zeros((len(frame), 2)), schema, outputs="value")
@@ -311,7 +340,8 @@ def test_functions_and_modules_say_that_they_estimate() -> None:
 def test_a_network_is_the_same_with_and_without_the_engine() -> None:
     net = seeded(mlp(D, (6,), 1)).double()
     plain = hf.Model.of(net, hf.Schema.box(D), outputs="value")
-    slow = hf.Model.of(nn.Sequential(net, nn.Flatten(0)), hf.Schema.box(D), outputs="value")  # (n,), no engine
+    # (n,), no engine
+    slow = hf.Model.of(nn.Sequential(net, nn.Flatten(0)), hf.Schema.box(D), outputs="value")
     x = points(7, D, dtype=torch.float64)
     with plain.eval_mode(), slow.eval_mode():
         assert plain.engine is not None
@@ -338,13 +368,17 @@ SMALL: dict[str, Callable[[], hf.Explainer]] = {
     "nearest-neighbor": lambda: hf.NearestNeighbor(n_counterfactuals=2),
     "tree-search": lambda: hf.TreeSearch(),
     "omniscient": lambda: hf.Omniscient(draws=20),
-    "latent-search": lambda: hf.LatentSearch(radius=8.0, samples=64, repeats=3, hidden=(16,), latent=4, epochs=5),
+    "latent-search": lambda: hf.LatentSearch(
+        radius=8.0, samples=64, repeats=3, hidden=(16,), latent=4, epochs=5
+    ),
     "cchvae": lambda: hf.CCHVAE(step=0.5, rings=25, samples=40, hidden=(16,), latent=4, epochs=20),
     "revise": lambda: hf.REVISE(steps=80, lr=0.2, lam=0.01, hidden=(16,), latent=4, epochs=20),
 }
 
 # Those without settings of their own here have those of the laws.
-SMALL = {name: EXPLAINERS[name] for name in hf.list_methods(regression=True) if name not in SMALL} | SMALL
+SMALL = {
+    name: EXPLAINERS[name] for name in hf.list_methods(regression=True) if name not in SMALL
+} | SMALL
 
 
 @pytest.fixture(scope="module")
@@ -369,17 +403,22 @@ def test_methods_on_a_mixed_table(name: str, houses: hf.Model) -> None:
 
 def test_every_method_works_or_says_what_does(houses: hf.Model) -> None:
     for cls in hf.list_methods(regression=False).values():
-        with pytest.raises(ModelError, match=rf"{cls.__name__} is about classes.*list_methods\(regression=True\)"):
+        with pytest.raises(
+            ModelError, match=rf"{cls.__name__} is about classes.*list_methods\(regression=True\)"
+        ):
             cls().explain(houses, HOUSES.iloc[:2], WISH)
         if cls.needs_data:
             with pytest.raises(ModelError, match="is about classes"):
                 cls().fit(houses, HOUSES)
-    assert set(hf.list_methods(regression=True)) | set(hf.list_methods(regression=False)) == set(METHODS)
+    assert set(hf.list_methods(regression=True)) | set(hf.list_methods(regression=False)) == set(
+        METHODS
+    )
     with pytest.raises(SettingError, match="legacy=True is about classes"):
         hf.MinCost(legacy=True).explain(houses, HOUSES.iloc[:2], WISH)
     forest = hf.Model.of(COPIES["forest"](), SCHEMA)
     with pytest.raises(
-        ModelError, match=r"MinCost follows gradients.*list_methods\(gradients=False, regression=True\)"
+        ModelError,
+        match=r"MinCost follows gradients.*list_methods\(gradients=False, regression=True\)",
     ):
         hf.MinCost().explain(forest, HOUSES.iloc[:2], WISH)
 
@@ -387,12 +426,19 @@ def test_every_method_works_or_says_what_does(houses: hf.Model) -> None:
 def test_retraining_is_refused_in_words(houses: hf.Model) -> None:
     with pytest.raises(SettingError, match="networks are trained as classifiers"):
         hf.Recipe.of(linear([1.0, 2.0]))
-    with pytest.raises(SettingError, match="'a' is a regression model; only classifiers can be compared"):
+    with pytest.raises(
+        SettingError, match="'a' is a regression model; only classifiers can be compared"
+    ):
         hf.compare({"a": houses, "b": houses}, HOUSES, y=PRICE)
     y = (PRICE > 250_000).astype(int)
-    bank = hf.ModelBank.retrain(hf.Recipe(hidden=(4,), epochs=1), HOUSES, y, SCHEMA, families={"seed": 2})
+    bank = hf.ModelBank.retrain(
+        hf.Recipe(hidden=(4,), epochs=1), HOUSES, y, SCHEMA, families={"seed": 2}
+    )
     cfs = hf.MinCost().explain(houses, HOUSES.iloc[:3], WISH)
-    with pytest.raises(ModelError, match="the bank holds classifiers, and regression models need a bank of their own"):
+    with pytest.raises(
+        ModelError,
+        match="the bank holds classifiers, and regression models need a bank of their own",
+    ):
         hf.audit(cfs, bank)
 
 
@@ -401,7 +447,9 @@ def test_retraining_is_refused_in_words(houses: hf.Model) -> None:
 
 @pytest.fixture(scope="module")
 def answers(houses: hf.Model) -> hf.Counterfactuals:
-    X = pd.concat([HOUSES[(PRICE < 280_000) & (PRICE > 200_000)].iloc[:5], HOUSES[PRICE > 350_000].iloc[:1]])
+    X = pd.concat(
+        [HOUSES[(PRICE < 280_000) & (PRICE > 200_000)].iloc[:5], HOUSES[PRICE > 350_000].iloc[:1]]
+    )
     X = pd.concat([X, HOUSES[houses.predict(HOUSES).between(301_000, 319_000)].iloc[:1]])
     return hf.MinCost().explain(houses, X, WISH)
 
@@ -413,7 +461,10 @@ def test_sentences_name_the_estimate(answers: hf.Counterfactuals, houses: hf.Mod
         if found:
             way = "rises" if v < 300_000 else "falls"
             assert f": the model's estimate {way} from " in text
-            low, high = (float(word.rstrip(".").replace(",", "")) for word in text.split(" from ")[-1].split(" to "))
+            low, high = (
+                float(word.rstrip(".").replace(",", ""))
+                for word in text.split(" from ")[-1].split(" to ")
+            )
             assert abs(low - v) <= 1
             assert 300_000 <= high <= 320_000
         else:
@@ -459,7 +510,9 @@ def test_a_saved_network_still_estimates(tmp_path: Path) -> None:
 
 
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    people, file, out = tmp_path / "people.csv", tmp_path / "m.safetensors", tmp_path / "out.csv"
+    people = tmp_path / "people.csv"
+    file = tmp_path / "m.safetensors"
+    out = tmp_path / "out.csv"
     linear([1.0, 2.0], 3.0).save(file)
     pd.DataFrame({"x0": [0.0, 1.0, 4.0], "x1": [0.0, 0.5, 2.0]}).to_csv(people, index=False)
     common = ["explain", str(people), "--model", str(file), "--quiet"]

@@ -1,4 +1,5 @@
-"""The documents: their code runs, the site builds strictly and without network, what is generated is current."""
+"""The documents: their code runs, the site builds strictly and without network, what is generated
+is current."""
 
 import re
 import shutil
@@ -27,7 +28,10 @@ KEPT = [str(path.relative_to(ROOT)) for path in generator.pages()]
 WITH_CODE = [
     name
     for name in [*KEPT, "CONTRIBUTING.md"]
-    if any(b.language in ("python", "console") for b in blocks((ROOT / name).read_text(encoding="utf-8")))
+    if any(
+        b.language in ("python", "console")
+        for b in blocks((ROOT / name).read_text(encoding="utf-8"))
+    )
 ]
 
 
@@ -35,14 +39,17 @@ WITH_CODE = [
 
 
 @pytest.mark.parametrize("name", WITH_CODE)
-def test_the_code_of_a_page_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_code_of_a_page_runs(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     run_page(name)
 
 
 def test_all_pages_have_code_but_those_that_are_about_something_else() -> None:
     prose = {"docs/architecture.md", "docs/benchmarks.md", "docs/glossary.md"}
-    generated = {f"docs/{m.page}" for m in methods.methods()}  # their examples are docstrings, see test_docstrings
+    # their examples are docstrings, see test_docstrings
+    generated = {f"docs/{m.page}" for m in methods.methods()}
     assert set(KEPT) - set(WITH_CODE) - generated == prose
 
 
@@ -82,12 +89,18 @@ def test_the_added_method_is_lawful(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert registry.build_method(name, ["length=0.3"]).get_params()["length"] == 0.3
     (added,) = [m for m in methods.methods() if m.name == name]
     text = methods.page(added)
-    for part in ("z_{k+1} = z_k + length", "| `length` (`float`) | `0.1` |", "## When to use it", "## Cost"):
+    for part in (
+        "z_{k+1} = z_k + length",
+        "| `length` (`float`) | `0.1` |",
+        "## When to use it",
+        "## Cost",
+    ):
         assert part in text
     laws = [
         law
         for law in vars(test_laws).values()
-        if getattr(law, "pytestmark", None) == [test_laws.every.mark] and law.__code__.co_argcount == 2
+        if getattr(law, "pytestmark", None) == [test_laws.every.mark]
+        and law.__code__.co_argcount == 2
     ]
     assert len(laws) >= 5
     for law in laws:
@@ -125,19 +138,35 @@ def test_every_setting_of_every_method_is_explained() -> None:
 def test_every_method_says_when_to_use_it_and_what_it_costs() -> None:
     for m in methods.methods():
         page = (ROOT / "docs" / m.page).read_text(encoding="utf-8")
-        for part in ("## How it works", "## When to use it", "## Cost", "## Settings", "## Example"):
+        for part in (
+            "## How it works",
+            "## When to use it",
+            "## Cost",
+            "## Settings",
+            "## Example",
+        ):
             assert part in page, f"{m.name} has no part {part!r}"
 
 
 def test_the_architecture_says_what_the_contract_says() -> None:
-    contract = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
-    layers = [[room.strip() for room in line.split("|")] for line in contract["contracts"][0]["layers"]]
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
+        "importlinter"
+    ]
+    layers = [
+        [room.strip() for room in line.split("|")] for line in contract["contracts"][0]["layers"]
+    ]
     page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
     told = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")]
     assert told == [room for layer in reversed(layers) for room in layer]
     picture = (ROOT / "docs/pictures/architecture.svg").read_text(encoding="utf-8")
-    assert re.findall(r'class="room">(\w+)<', picture) == [room for layer in layers for room in layer]
-    tree = {p.stem for p in (ROOT / "src/holdfast").iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()}
+    assert re.findall(r'class="room">(\w+)<', picture) == [
+        room for layer in layers for room in layer
+    ]
+    tree = {
+        p.stem
+        for p in (ROOT / "src/holdfast").iterdir()
+        if p.suffix == ".py" or (p / "__init__.py").exists()
+    }
     assert tree - {"__init__", "__main__"} == set(told)
 
 
@@ -155,11 +184,15 @@ def test_the_navigation_has_every_page() -> None:
     def walk(part: object) -> None:
         if isinstance(part, str):
             listed.add(part)
-        for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        for inner in (
+            part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+        ):
             walk(inner)
 
     walk(config["nav"])
-    pages = {name.removeprefix("docs/") for name in KEPT if name.startswith("docs/")} | set(api.pages())
+    pages = {name.removeprefix("docs/") for name in KEPT if name.startswith("docs/")} | set(
+        api.pages()
+    )
     assert listed == pages | {f"reproductions/{paper}/index.md" for paper in generator.PAPERS}
 
 
@@ -171,7 +204,9 @@ class Page(HTMLParser):
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self.links, self.anchors, self.loaded = list[str](), set[str](), list[str]()
+        self.links = list[str]()
+        self.anchors = set[str]()
+        self.loaded = list[str]()
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -189,7 +224,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built as `make docs` does, in a directory of its own."""
     room = tmp_path_factory.mktemp("site")
     shutil.copy(ROOT / "mkdocs.yml", room)
-    shutil.copytree(ROOT / "docs", room / "docs", ignore=shutil.ignore_patterns("api", "__pycache__"))
+    shutil.copytree(
+        ROOT / "docs", room / "docs", ignore=shutil.ignore_patterns("api", "__pycache__")
+    )
     generator.write_site_pages(room / "docs")
     program = [sys.executable, "-m", "zensical", "build", "--strict"]
     built = subprocess.run(program, cwd=room, capture_output=True, text=True, timeout=240)
@@ -209,7 +246,9 @@ def test_the_site_builds_strictly_and_its_links_lead_somewhere(site: Path) -> No
             place = (path.parent / target).resolve() if target else path
             place = place / "index.html" if place.is_dir() else place
             assert place.exists(), f"{path.name} links to {link}"
-            assert not anchor or place not in pages or anchor in pages[place].anchors, f"{path.name} links to {link}"
+            assert not anchor or place not in pages or anchor in pages[place].anchors, (
+                f"{path.name} links to {link}"
+            )
 
 
 def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:

@@ -14,7 +14,9 @@ from support.tables import seeded
 S = torch.tensor([[1.0, 3.0, 2.0], [0.5, 0.0, -1.0]])
 
 
-def goal(label: list[int], sign: float = 1.0, margin: float = 0.0, soft: bool = False, k: int = 3) -> BoundTarget:
+def goal(
+    label: list[int], sign: float = 1.0, margin: float = 0.0, soft: bool = False, k: int = 3
+) -> BoundTarget:
     return BoundTarget(torch.tensor(label), sign, margin, soft, k)
 
 
@@ -59,7 +61,11 @@ def test_labels_of_every_form() -> None:
     m = model(["a", "b", "c"])
     now = torch.zeros(3, 3)
     assert hf.Target("b").bind(m, now).label.tolist() == [1, 1, 1]
-    for many in (["a", "c", "b"], np.array(["a", "c", "b"]), pd.Series(["a", "c", "b"], index=[7, 8, 9])):
+    for many in (
+        ["a", "c", "b"],
+        np.array(["a", "c", "b"]),
+        pd.Series(["a", "c", "b"], index=[7, 8, 9]),
+    ):
         assert hf.Target.of(many).bind(m, now).label.tolist() == [0, 2, 1]
     assert hf.Target(torch.tensor([2, 0, 1])).bind(model(), now).label.tolist() == [2, 0, 1]
     assert hf.Target(np.int64(2)).bind(model(), now).label.tolist() == [2, 2, 2]
@@ -112,7 +118,8 @@ def test_any_other_class() -> None:
 @pytest.mark.parametrize("probability", [0.3, 0.5, 0.7, 0.9])
 @pytest.mark.parametrize("k", [3, 5])
 def test_leaving_a_class_with_a_probability(k: int, probability: float) -> None:
-    """From one half on the class is no longer the predicted one either, though the others together can be likelier."""
+    """From one half on the class is no longer the predicted one either, though the others together
+    can be likelier."""
     x = torch.randn(40, 4, generator=torch.Generator().manual_seed(0))
     m = hf.Model.of(seeded(mlp(4, (6,), k)), hf.Schema.box(4))
     with m.eval_mode():
@@ -129,14 +136,17 @@ def test_leaving_a_class_with_a_probability(k: int, probability: float) -> None:
         p = torch.softmax(cfs.scores.double(), 1)
         assert got.double().mean() > 0.4, type(method).__name__
         assert (1 - p[got, own[got]] > probability).all()
-        assert torch.allclose(torch.tensor(cfs.confidence.to_numpy()), 1 - p[torch.arange(40), own], atol=1e-6)
+        assert torch.allclose(
+            torch.tensor(cfs.confidence.to_numpy()), 1 - p[torch.arange(40), own], atol=1e-6
+        )
         assert probability < 0.5 or (cfs.scores.argmax(1) != own)[got].all()
 
 
 def test_gap_and_slope_of_leaving_a_class_with_a_probability() -> None:
     g = goal([0, 0, 0], -1.0, 1.0, True)
     scores = torch.tensor([[1.0, 0.9, 0.9], [1.0, 1.2, 1.1], [0.0, 1.5, -9.0]], dtype=torch.float64)
-    soft, hard = torch.logsumexp(scores[:, 1:], 1) - scores[:, 0], scores[:, 1:].amax(1) - scores[:, 0]
+    soft = torch.logsumexp(scores[:, 1:], 1) - scores[:, 0]
+    hard = scores[:, 1:].amax(1) - scores[:, 0]
     assert torch.allclose(g.gap(scores), torch.minimum(soft, hard + 1))
     assert g.met(scores).tolist() == [False, False, True]
     scores.requires_grad_()
@@ -156,9 +166,16 @@ def test_words() -> None:
 
 @pytest.mark.parametrize(
     ("text", "classes", "label"),
-    [("yes", ("no", "yes"), "yes"), ("1", (0, 1), 1), ("1", (1, "1"), "1"), ("True", (True, False), True)],
+    [
+        ("yes", ("no", "yes"), "yes"),
+        ("1", (0, 1), 1),
+        ("1", (1, "1"), "1"),
+        ("True", (True, False), True),
+    ],
 )
-def test_a_class_is_found_by_its_name(text: str, classes: tuple[object, ...], label: object) -> None:
+def test_a_class_is_found_by_its_name(
+    text: str, classes: tuple[object, ...], label: object
+) -> None:
     found = hf.Target.parse(text, classes)
     assert found.label == label
     assert type(found.label) is type(label)
@@ -166,7 +183,8 @@ def test_a_class_is_found_by_its_name(text: str, classes: tuple[object, ...], la
 
 
 @pytest.mark.parametrize(
-    ("text", "interval"), [("200..250", (200, 250)), (" -1.5 .. ", (-1.5, math.inf)), ("..1e3", (-math.inf, 1000))]
+    ("text", "interval"),
+    [("200..250", (200, 250)), (" -1.5 .. ", (-1.5, math.inf)), ("..1e3", (-math.inf, 1000))],
 )
 def test_a_range_is_read(text: str, interval: tuple[float, float]) -> None:
     assert hf.Target.parse(text, ()).interval == interval
@@ -188,7 +206,10 @@ def test_what_the_model_says_in_words() -> None:
     scores = torch.tensor([[0.0, 0.0], [0.0, 2.0]])
     assert goal([1, 0], k=2).describe(scores) == ["probability 0.50", "probability 0.12"]
     wide = IntervalTarget(torch.zeros(2, dtype=torch.int64), 1.0, 0.0, False, 1, 2e5, 2.5e5, 1e4)
-    assert wide.describe(torch.tensor([[212000.4], [-0.2]])) == ["the estimate 212,000", "the estimate 0"]
+    assert wide.describe(torch.tensor([[212000.4], [-0.2]])) == [
+        "the estimate 212,000",
+        "the estimate 0",
+    ]
     narrow = IntervalTarget(torch.zeros(1, dtype=torch.int64), 1.0, 0.0, False, 1, 0.0, 0.1, 0.05)
     assert narrow.describe(torch.tensor([[0.123456]])) == ["the estimate 0.1235"]
 
@@ -199,7 +220,9 @@ def test_a_goal_asked_of_another_model_goes_by_its_own_threshold() -> None:
     assert goal.met(scores).tolist() == [True, False]  # e / (1 + e) is 0.73
 
     class Threshold:
-        offset, defers_to_predict, labels_only = (0.0, 0.5), False, False
+        offset = 0.0, 0.5
+        defers_to_predict = False
+        labels_only = False
 
     # Its scores are put right by the offset, its probability is what they were before: 0.62.
     assert goal.asked_of(Threshold()).met(scores).tolist() == [False, False]
@@ -207,7 +230,9 @@ def test_a_goal_asked_of_another_model_goes_by_its_own_threshold() -> None:
     assert (by_class.margin, by_class.soft) == (0.0, False)
     assert by_class.met(scores).tolist() == [True, False]
     Threshold.labels_only = True
-    with pytest.raises(TargetError, match="gives no scores cannot be asked for a probability or a margin"):
+    with pytest.raises(
+        TargetError, match="gives no scores cannot be asked for a probability or a margin"
+    ):
         goal.asked_of(Threshold())
     assert by_class.asked_of(Threshold()).met(scores).tolist() == [True, False]
 
@@ -218,6 +243,10 @@ def test_a_share_of_trees_that_is_just_what_was_asked_is_not_more(trees: int) ->
     scores = torch.stack([(1 - share).log(), share.log()], 1)
     for k in range(1, trees):
         goal = BoundTarget(
-            torch.ones(trees - 1, dtype=torch.int64), 1.0, math.log(k / trees / (1 - k / trees)), True, 2
+            torch.ones(trees - 1, dtype=torch.int64),
+            1.0,
+            math.log(k / trees / (1 - k / trees)),
+            True,
+            2,
         )
         assert goal.met(scores).tolist() == [j > k for j in range(1, trees)]

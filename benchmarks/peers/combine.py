@@ -31,7 +31,8 @@ def best_of(methods, key):
 
 
 def on_first_rows(task, results_dir, methods, n):
-    """Distances of every method on the first n rows, so that those with few rows can be compared too."""
+    """Distances of every method on the first n rows, so that those with few rows can be compared
+    too."""
     figures = {}
     for m in methods:
         if m["rows"] >= n:
@@ -46,7 +47,9 @@ def main(task_path, results_dir, out_path):
     facts = json.loads(str(task["facts"]))
     methods = [json.loads(path.read_text()) for path in sorted(Path(results_dir).glob("*.json"))]
     # The long runs are kept apart from the choice of the best, as they cost ten times more.
-    art = [m for m in methods if m["method"].startswith("art_") and m["settings"]["max_iter"] == 100]
+    art = [
+        m for m in methods if m["method"].startswith("art_") and m["settings"]["max_iter"] == 100
+    ]
     best = {"art_best_l1": best_of(art, "l1"), "art_best_l2": best_of(art, "l2")}
     combined = {
         "task": facts,
@@ -54,7 +57,8 @@ def main(task_path, results_dir, out_path):
         "readme": {best.get(name, name): label for name, label in SHOWN.items()},
         "methods": methods,
         "on_first_rows": {
-            str(n): on_first_rows(task, results_dir, methods, n) for n in sorted({m["rows"] for m in methods})
+            str(n): on_first_rows(task, results_dir, methods, n)
+            for n in sorted({m["rows"] for m in methods})
         },
     }
     Path(out_path).parent.mkdir(parents=True, exist_ok=True)
@@ -63,7 +67,10 @@ def main(task_path, results_dir, out_path):
     columns = ("rows", "coverage", "validity", "l1", "l2", "in_range", "changed", "ms_per_row")
     print(f"{'method':28}" + "".join(f"{c:>11}" for c in columns))
     for m in methods:
-        print(f"{m['method']:28}" + "".join(f"{m[c]:11.4g}" if m[c] is not None else f"{'-':>11}" for c in columns))
+        print(
+            f"{m['method']:28}"
+            + "".join(f"{m[c]:11.4g}" if m[c] is not None else f"{'-':>11}" for c in columns)
+        )
     print("best ART:", combined["art_best_l1"], combined["art_best_l2"])
 
 

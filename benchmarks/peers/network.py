@@ -4,7 +4,8 @@ import torch
 
 
 def network_from(task, softmax=False):
-    """Rebuild the trained network (float32) from the stored weights; logits unless softmax is asked for."""
+    """Rebuild the trained network (float32) from the stored weights; logits unless softmax is asked
+    for."""
     depth = sum(name[0] == "W" for name in task)
     steps = []
     for i in range(1, depth + 1):

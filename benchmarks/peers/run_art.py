@@ -34,9 +34,11 @@ def run(task, settings):
     x = task["X_explain"].astype(np.float32)
     wanted = np.ones(len(x), dtype=np.int64)
     attack = ElasticNet(classifier, targeted=True, batch_size=len(x), verbose=False, **settings)
-    cpu, wall = time.process_time(), time.perf_counter()
+    cpu = time.process_time()
+    wall = time.perf_counter()
     answers = attack.generate(x, y=wanted)
-    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    cpu = time.process_time() - cpu
+    wall = time.perf_counter() - wall
     answers = answers.astype(np.float64)
     # Where it finds nothing, ART hands the row back unchanged: that is no answer.
     answers[(answers == x).all(axis=1)] = np.nan
@@ -54,7 +56,12 @@ def attempt(task, out_dir, name, **settings):
         wall,
         library="adversarial-robustness-toolbox",
         version=version("adversarial-robustness-toolbox"),
-        settings={"attack": "ElasticNet", "batch_size": "all rows", "model": "float32 torch", **settings},
+        settings={
+            "attack": "ElasticNet",
+            "batch_size": "all rows",
+            "model": "float32 torch",
+            **settings,
+        },
     )
 
 
@@ -74,7 +81,8 @@ def main(task_path, out_dir):
         )
         for rule, rate, beta in SWEEP
     ]
-    # One long run for each rule shows how much of the gap to the best is only a matter of iterations.
+    # One long run for each rule shows how much of the gap to the best is only a matter of
+    # iterations.
     for rule, key in (("L1", "l1"), ("L2", "l2")):
         same_rule = [e for e in entries if e["settings"]["decision_rule"] == rule]
         full = [e for e in same_rule if e["validity"] == 1.0] or same_rule

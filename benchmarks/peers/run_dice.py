@@ -59,7 +59,8 @@ def run(task, method):
     random.seed(0)
     np.random.seed(0)
     torch.manual_seed(0)
-    cpu, wall = time.process_time(), time.perf_counter()
+    cpu = time.process_time()
+    wall = time.perf_counter()
     answers = [one_answer(explainer, queries.iloc[[i]], ranges) for i in range(len(queries))]
     return np.array(answers), time.process_time() - cpu, time.perf_counter() - wall, setup
 
@@ -79,7 +80,12 @@ def main(task_path, out_dir, *methods):
             "others": "library defaults",
             "model": "float32 torch",
         }
-        about = {"library": "dice-ml", "version": version("dice-ml"), "settings": settings, "setup_seconds": setup}
+        about = {
+            "library": "dice-ml",
+            "version": version("dice-ml"),
+            "settings": settings,
+            "setup_seconds": setup,
+        }
         record(out_dir, f"dice_{method}", task, answers, cpu, wall, **about)
 
 

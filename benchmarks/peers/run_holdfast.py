@@ -24,12 +24,24 @@ def main(task_path, out_dir):
         "holdfast_min_cost_l2": hf.MinCost(norm=2),
     }.items():
         method.explain(model, x[:8], "Good")  # imports are not part of the work
-        cpu, wall = time.process_time(), time.perf_counter()
+        cpu = time.process_time()
+        wall = time.perf_counter()
         cfs = method.explain(model, x, "Good", seed=0)
-        cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+        cpu = time.process_time() - cpu
+        wall = time.perf_counter() - wall
         settings = method.get_params()
         answers = cfs.x_cf.double().numpy()
-        record(out_dir, name, task, answers, cpu, wall, library="holdfast", version=hf.__version__, settings=settings)
+        record(
+            out_dir,
+            name,
+            task,
+            answers,
+            cpu,
+            wall,
+            library="holdfast",
+            version=hf.__version__,
+            settings=settings,
+        )
 
 
 if __name__ == "__main__":

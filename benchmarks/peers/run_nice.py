@@ -19,7 +19,8 @@ def probabilities(task, x):
 
 
 def run(task, optimization):
-    """Return the counterfactuals, CPU seconds, wall seconds and the set-up time (not in the other two)."""
+    """Return the counterfactuals, CPU seconds, wall seconds and the set-up time (not in the other
+    two)."""
     start = time.process_time()
     explainer = NICE(
         predict_fn=lambda x: probabilities(task, x),
@@ -35,7 +36,8 @@ def run(task, optimization):
     setup = time.process_time() - start
 
     # NICE explains one row at a time; the slice keeps the two dimensions that it wants.
-    cpu, wall = time.process_time(), time.perf_counter()
+    cpu = time.process_time()
+    wall = time.perf_counter()
     answers = [
         explainer.explain(task["X_explain"][i : i + 1].copy(), target_class=[1])[0]
         for i in range(len(task["X_explain"]))
@@ -55,7 +57,12 @@ def main(task_path, out_dir):
             "target_class": [1],
             "model": "float64 numpy",
         }
-        about = {"library": "NICEx", "version": version("NICEx"), "settings": settings, "setup_seconds": setup}
+        about = {
+            "library": "NICEx",
+            "version": version("NICEx"),
+            "settings": settings,
+            "setup_seconds": setup,
+        }
         record(out_dir, f"nice_{optimization}", task, answers, cpu, wall, **about)
 
 

@@ -21,7 +21,8 @@ LAYERS = (23, 100, 32, 2)
 
 
 def load_heloc():
-    """Return the features (float64), the 0/1 target and the column names, without the empty records."""
+    """Return the features (float64), the 0/1 target and the column names, without the empty
+    records."""
     frame = pd.read_csv(Path(os.environ["HOLDFAST_DATA"]) / "heloc" / "heloc.csv.gz")
     target = (frame.pop("RiskPerformance") == "Good").to_numpy().astype(np.int64)
     features = frame.to_numpy(dtype=np.float64)
@@ -34,8 +35,10 @@ def split_and_scale(features, target):
     """Split 75/25 and scale every feature to [0, 1] with the training minimum and maximum."""
     order = np.random.default_rng(SEED).permutation(len(features))
     n_train = int(0.75 * len(features))
-    train, test = order[:n_train], order[n_train:]
-    low, high = features[train].min(axis=0), features[train].max(axis=0)
+    train = order[:n_train]
+    test = order[n_train:]
+    low = features[train].min(axis=0)
+    high = features[train].max(axis=0)
     scaled = np.clip((features - low) / (high - low), 0.0, 1.0)
     return scaled[train], target[train], scaled[test], target[test], low, high
 
@@ -47,7 +50,8 @@ def train_network(x, y, epochs=50, batch=128):
         steps += [torch.nn.Linear(n_in, n_out), torch.nn.ReLU()]
     network = torch.nn.Sequential(*steps[:-1])
     optimiser = torch.optim.Adam(network.parameters(), lr=1e-3)
-    x, y = torch.tensor(x, dtype=torch.float32), torch.tensor(y)
+    x = torch.tensor(x, dtype=torch.float32)
+    y = torch.tensor(y)
     for _ in range(epochs):
         for rows in torch.randperm(len(x)).split(batch):
             optimiser.zero_grad()

@@ -1,8 +1,10 @@
-"""`python -m docs.generator`: write the generated parts of the documentation; `--check` only says what is out of date.
+"""`python -m docs.generator`: write the generated parts of the documentation; `--check` only says
+what is out of date.
 
-Kept in the repository, so that they can be read without building the site: the tables between `generated: NAME` and
-`end` in README.md, mkdocs.yml and the pages of docs/, the pages of the methods, and the picture of the rooms. Made anew
-for every site and not kept: the pages of the API, and those of the papers, which lie in experiments/results.
+Kept in the repository, so that they can be read without building the site: the tables between
+`generated: NAME` and `end` in README.md, mkdocs.yml and the pages of docs/, the pages of the
+methods, and the picture of the rooms. Made anew for every site and not kept: the pages of the API,
+and those of the papers, which lie in experiments/results.
 """
 
 import argparse
@@ -57,12 +59,18 @@ def with_parts(text: str) -> str:
 
 def pages() -> list[Path]:
     """The pages that lie in the repository."""
-    return [ROOT / "README.md", *(page for page in sorted((ROOT / "docs").rglob("*.md")) if not _is_made(page))]
+    return [
+        ROOT / "README.md",
+        *(page for page in sorted((ROOT / "docs").rglob("*.md")) if not _is_made(page)),
+    ]
 
 
 def kept() -> dict[Path, str]:
     """What lies in the repository, as it should be: file -> text."""
-    out = {page: with_parts(page.read_text(encoding="utf-8")) for page in [ROOT / "mkdocs.yml", *pages()]}
+    out = {
+        page: with_parts(page.read_text(encoding="utf-8"))
+        for page in [ROOT / "mkdocs.yml", *pages()]
+    }
     out |= {ROOT / "docs" / m.page: methods.page(m) for m in methods.methods()}
     return {path: text for path, text in out.items() if not _is_stray(path)} | {
         ROOT / "docs/pictures/architecture.svg": rooms.picture()
@@ -85,7 +93,9 @@ def out_of_date() -> list[str]:
     """Files in the repository that are not as they should be."""
     wanted = kept()
     stray = [path for path in (ROOT / "docs/methods").rglob("*.md") if _is_stray(path)]
-    changed = [p for p, text in wanted.items() if not p.exists() or p.read_text(encoding="utf-8") != text]
+    changed = [
+        p for p, text in wanted.items() if not p.exists() or p.read_text(encoding="utf-8") != text
+    ]
     return sorted(str(path.relative_to(ROOT)) for path in [*changed, *stray])
 
 
@@ -94,7 +104,8 @@ def write_site_pages(docs: Path) -> None:
     for name, text in api.pages().items():
         _write(docs / name, text)
     for paper in PAPERS:
-        source, room = ROOT / "experiments/results" / paper, docs / "reproductions" / paper
+        source = ROOT / "experiments/results" / paper
+        room = docs / "reproductions" / paper
         room.mkdir(parents=True, exist_ok=True)
         _write(room / "index.md", (source / "README.md").read_text(encoding="utf-8"))
         for picture in [*source.glob("*.svg"), *source.glob("*.png")]:
@@ -109,7 +120,9 @@ def _write(path: Path, text: str) -> None:
 
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--check", action="store_true", help="change nothing; fail if something is out of date")
+    options.add_argument(
+        "--check", action="store_true", help="change nothing; fail if something is out of date"
+    )
     if options.parse_args().check:
         for name in (late := out_of_date()):
             print(f"{name} is out of date; run `make docs`", file=sys.stderr)

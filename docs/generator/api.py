@@ -1,4 +1,5 @@
-"""The API pages: every public name with its signature, docstring and public members, one page per room."""
+"""The API pages: every public name with its signature, docstring and public members, one page per
+room."""
 
 import importlib
 import inspect
@@ -22,7 +23,8 @@ TITLES = {
     "images": "Images",
     "errors": "Errors",
 }
-TOGETHER = {"problem": "explainer", "registry": "explainer"}  # small rooms that are read with another
+# small rooms that are read with another
+TOGETHER = {"problem": "explainer", "registry": "explainer"}
 
 
 def rooms() -> dict[str, dict[str, Any]]:
@@ -30,7 +32,11 @@ def rooms() -> dict[str, dict[str, Any]]:
     import holdfast as hf
 
     out: dict[str, dict[str, Any]] = {room: {} for room in TITLES}
-    named = {f"hf.{name}": getattr(hf, name) for name in hf.__all__ if name not in ("__version__", "images")}
+    named = {
+        f"hf.{name}": getattr(hf, name)
+        for name in hf.__all__
+        if name not in ("__version__", "images")
+    }
     named |= {f"hf.images.{name}": getattr(hf.images, name) for name in hf.images.__all__}
     for name, obj in named.items():
         room = (obj.__name__ if inspect.ismodule(obj) else obj.__module__).split(".")[1]
@@ -55,14 +61,21 @@ def pages() -> dict[str, str]:
     """Page -> text, from the folder `docs`."""
     index = [
         "# API",
-        "Everything below is public; what is not listed here may change without notice. `import holdfast as hf` loads "
+        "Everything below is public; what is not listed here may change without notice. `import "
+        "holdfast as hf` loads "
         "nothing but the names; each loads what it needs when it is first used.",
     ]
     out = dict[str, str]()
     for room, names in rooms().items():
-        rows = [f"| [`{name}`]({room}.md#{_anchor(name)}) | {_summary(obj)} |" for name, obj in names.items()]
+        rows = [
+            f"| [`{name}`]({room}.md#{_anchor(name)}) | {_summary(obj)} |"
+            for name, obj in names.items()
+        ]
         index += [f"## {_title(room)}", "\n".join(["| name | what it is |", "|---|---|", *rows])]
-        text = [f"# {_title(room)}", parse(importlib.import_module(f"holdfast.{room}").__doc__).summary]
+        text = [
+            f"# {_title(room)}",
+            parse(importlib.import_module(f"holdfast.{room}").__doc__).summary,
+        ]
         for name, obj in names.items():
             text += _entry(name, obj, 2)
         out[f"api/{room}.md"] = "\n\n".join(part for part in text if part) + "\n"
@@ -110,8 +123,14 @@ def _functions(module: Any) -> list[Any]:
         and value.__module__.startswith(room)
         and value.__doc__
     ]
-    own = found if hasattr(module, "__path__") else [v for v in found if v.__module__ == module.__name__]
-    return sorted({v.__name__: v for v in own}.values(), key=lambda v: (not inspect.isclass(v), v.__name__))
+    own = (
+        found
+        if hasattr(module, "__path__")
+        else [v for v in found if v.__module__ == module.__name__]
+    )
+    return sorted(
+        {v.__name__: v for v in own}.values(), key=lambda v: (not inspect.isclass(v), v.__name__)
+    )
 
 
 def _member(owner: str, name: str, value: Any, level: int) -> list[str]:

@@ -1,4 +1,5 @@
-"""Docstrings as Markdown: a summary, paragraphs, Args, Returns and examples, in the manner of Google's style guide."""
+"""Docstrings as Markdown: a summary, paragraphs, Args, Returns and examples, in the manner of
+Google's style guide."""
 
 import inspect
 import re
@@ -28,7 +29,8 @@ def parse(text: str | None) -> Doc:
     """The parts of a docstring."""
     rest, examples = _without_examples(inspect.cleandoc(text or ""))
     doc = Doc(examples=examples)
-    title, lines = "", dict[str, list[str]]({"": []})
+    title = ""
+    lines = dict[str, list[str]]({"": []})
     for line in rest.splitlines():
         if found := SECTION.match(line):
             title = found[1]
@@ -38,7 +40,8 @@ def parse(text: str | None) -> Doc:
                 title = ""
             lines[title].append(line)
     summary, _, body = "\n".join(lines.pop("")).strip().partition("\n\n")
-    doc.summary, doc.body = " ".join(summary.split()), body.strip("\n")
+    doc.summary = " ".join(summary.split())
+    doc.body = body.strip("\n")
     for name, content in lines.items():
         block = inspect.cleandoc("\n" + "\n".join(content))
         if name in ("Args", "Attributes"):
@@ -50,7 +53,9 @@ def parse(text: str | None) -> Doc:
 
 def _without_examples(text: str) -> tuple[str, list[str]]:
     """The text without its `>>>` blocks, and these."""
-    kept, examples, inside = list[str](), list[str](), False
+    kept = list[str]()
+    examples = list[str]()
+    inside = False
     for line in text.splitlines():
         if line.lstrip().startswith(">>>") and not inside:
             inside = True
@@ -65,7 +70,8 @@ def _without_examples(text: str) -> tuple[str, list[str]]:
 
 def _entries(block: str) -> dict[str, str]:
     """Lines such as 'steps, lr: how far' with indented continuations."""
-    out, names = dict[str, str](), ""
+    out = dict[str, str]()
+    names = ""
     for line in block.splitlines():
         found = NAMES.match(line)
         if found and not line.startswith(" "):
@@ -83,7 +89,8 @@ def signature(obj: Any, name: str) -> str:
     except (TypeError, ValueError):
         return name
     kept = [p for p in parts.parameters.values() if p.name not in ("self", "cls")]
-    arguments, star = list[str](), False
+    arguments = list[str]()
+    star = False
     for p in kept:
         if p.kind is p.VAR_POSITIONAL:
             star = True
@@ -94,9 +101,15 @@ def signature(obj: Any, name: str) -> str:
         if p.annotation is not p.empty:
             text += f": {type_name(p.annotation)}"
         if p.default is not p.empty:
-            text += f" = {value(p.default)}" if p.annotation is not p.empty else f"={value(p.default)}"
+            text += (
+                f" = {value(p.default)}" if p.annotation is not p.empty else f"={value(p.default)}"
+            )
         arguments.append(text)
-    back = "" if parts.return_annotation in (parts.empty, None) else f" -> {type_name(parts.return_annotation)}"
+    back = (
+        ""
+        if parts.return_annotation in (parts.empty, None)
+        else f" -> {type_name(parts.return_annotation)}"
+    )
     if inspect.isclass(obj):
         back = ""
     line = f"{name}({', '.join(arguments)}){back}"

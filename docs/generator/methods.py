@@ -1,4 +1,5 @@
-"""One page per method, from the registry: the class says what it is, its fields are the settings."""
+"""One page per method, from the registry: the class says what it is, its fields are the
+settings."""
 
 import dataclasses
 import inspect
@@ -82,7 +83,8 @@ def navigation() -> str:
 
 def page(m: Method) -> str:
     """What a method is, when to use it, and what can be set."""
-    doc, head = parse(m.cls.__doc__), parse(sys.modules[m.cls.__module__].__doc__)
+    doc = parse(m.cls.__doc__)
+    head = parse(sys.modules[m.cls.__module__].__doc__)
     parts = [f"# {m.cls.__name__}", doc.summary]
     if doc.body:
         parts.append(doc.body)
@@ -184,13 +186,19 @@ def _kind(annotation: Any) -> str:
 
 def _variants(cls: Any) -> Iterator[str]:
     for name, member in vars(cls).items():
-        if isinstance(member, classmethod) and not name.startswith("_") and _is_preset(member.__func__):
+        if (
+            isinstance(member, classmethod)
+            and not name.startswith("_")
+            and _is_preset(member.__func__)
+        ):
             yield f"- `{cls.__name__}.{name}()`: {parse(member.__func__.__doc__).summary}"
 
 
 def _is_preset(function: Any) -> bool:
     """Does it make the method with nothing but settings?"""
-    return [p.kind.name for p in inspect.signature(function).parameters.values()][1:] == ["VAR_KEYWORD"]
+    return [p.kind.name for p in inspect.signature(function).parameters.values()][1:] == [
+        "VAR_KEYWORD"
+    ]
 
 
 def _cell(text: str) -> str:

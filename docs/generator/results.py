@@ -6,10 +6,21 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-EXPERIMENTS, BENCHMARKS = ROOT / "experiments/results", ROOT / "benchmarks/results"
+EXPERIMENTS = ROOT / "experiments/results"
+BENCHMARKS = ROOT / "benchmarks/results"
 
-MODELS = {"lr": "logistic regression", "xgb": "XGBoost", "net": "network", "forest": "random forest"}
-POPULATIONS = {"gmsc": "Give Me Some Credit", "adult": "Adult", "taiwan": "Taiwan", "lending": "Lending Club"}
+MODELS = {
+    "lr": "logistic regression",
+    "xgb": "XGBoost",
+    "net": "network",
+    "forest": "random forest",
+}
+POPULATIONS = {
+    "gmsc": "Give Me Some Credit",
+    "adult": "Adult",
+    "taiwan": "Taiwan",
+    "lending": "Lending Club",
+}
 
 
 def _json(path: Path) -> Any:
@@ -22,14 +33,22 @@ def _all(paper: str) -> list[Any]:
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(map(str, cells)) + " |" for cells in lines).replace("| --- |", "|---|", 1)
+    return "\n".join("| " + " | ".join(map(str, cells)) + " |" for cells in lines).replace(
+        "| --- |", "|---|", 1
+    )
 
 
 def black2022() -> str:
     """Over datasets and starts: invalidation, and what the move costs."""
     from experiments.black2022.page import means
 
-    head = ["", "one row left out", "other initial weights", "rise in l2 cost", "times the start's cost"]
+    head = [
+        "",
+        "one row left out",
+        "other initial weights",
+        "rise in l2 cost",
+        "times the start's cost",
+    ]
     rows = [
         [name, f"{r['LOO']:.4f}", f"{r['RS']:.4f}", f"{r['rise']:.3f}", f"{r['times']:.2f}"]
         for name, r in means(_all("black2022")).items()
@@ -41,7 +60,10 @@ def guo2023() -> str:
     """Robust validity and proximity on the three real datasets."""
     from experiments.guo2023.page import brief
 
-    results = [_json(EXPERIMENTS / f"guo2023/{name}.json") for name in ("sba_loan", "german_credit", "student")]
+    results = [
+        _json(EXPERIMENTS / f"guo2023/{name}.json")
+        for name in ("sba_loan", "german_credit", "student")
+    ]
     head = [
         "robust validity / proximity (reported)",
         "Loans, 16 years",
@@ -62,8 +84,23 @@ def altmeyer2025() -> str:
     """Percent less than the plain network, by dataset."""
     from experiments.altmeyer2025.page import brief
 
-    head = ["data", "distance to data", "MMD", "cost, a feature protected", "accuracy, plain", "trained so"]
-    order = ["linearly_separable", "circles", "moons", "overlapping", "adult", "california_housing", "taiwan_credit"]
+    head = [
+        "data",
+        "distance to data",
+        "MMD",
+        "cost, a feature protected",
+        "accuracy, plain",
+        "trained so",
+    ]
+    order = [
+        "linearly_separable",
+        "circles",
+        "moons",
+        "overlapping",
+        "adult",
+        "california_housing",
+        "taiwan_credit",
+    ]
     order += ["give_me_some_credit", "mnist"]
     return _table(head, (brief(_json(EXPERIMENTS / f"altmeyer2025/{name}.json")) for name in order))
 
@@ -77,8 +114,18 @@ def hoeltgen2021() -> str:
 
 
 def next_training() -> str:
-    """Of what is certified, how much is false for models of other rows; beside it by bootstraps as they are."""
-    head = ["tables of", "hold", "tables", "certified", "**false**", "hold on", "cost", "false by `retrain`"]
+    """Of what is certified, how much is false for models of other rows; beside it by bootstraps as
+    they are."""
+    head = [
+        "tables of",
+        "hold",
+        "tables",
+        "certified",
+        "**false**",
+        "hold on",
+        "cost",
+        "false by `retrain`",
+    ]
     rows = list[list[object]]()
     for told, lines in _populations():
         if "stretch" in lines:
@@ -86,7 +133,13 @@ def next_training() -> str:
             figures = [f"{line['certified']:.2f}", _false(line, "**"), f"{line['holds on']:.3f}"]
             price = f"{line['cost / bootstraps']:.2f}x"
             rows.append(
-                [*told, line["tables"], *figures, price, _false(lines["retrain"]) if "retrain" in lines else ""]
+                [
+                    *told,
+                    line["tables"],
+                    *figures,
+                    price,
+                    _false(lines["retrain"]) if "retrain" in lines else "",
+                ]
             )
     return _table(head, rows)
 
@@ -110,7 +163,10 @@ def _populations() -> list[tuple[list[str], dict[str, dict[str, Any]]]]:
     out = dict[tuple[str, ...], dict[str, dict[str, Any]]]()
     for line in table(finished()).to_dict(orient="records"):
         rows = f"{line['rows']:,} rows{' in groups of 3' if line['grouped'] else ''}"
-        told = f"{POPULATIONS[line['population']]}, {MODELS[line['model']]}, {rows}", f"{line['hold']:g}"
+        told = (
+            f"{POPULATIONS[line['population']]}, {MODELS[line['model']]}, {rows}",
+            f"{line['hold']:g}",
+        )
         out.setdefault(told, {})[line["judges"]] = line
     return [(list(told), lines) for told, lines in out.items()]
 
@@ -147,33 +203,56 @@ def peers() -> str:
     """Every library on the same network and rows."""
     found = _json(BENCHMARKS / "peers/heloc.json")
     by_name = {m["method"]: m for m in found["methods"]}
-    head = ["method", "rows", "valid", "mean L1", "mean L2", "in range", "features changed", "ms per row"]
+    head = [
+        "method",
+        "rows",
+        "valid",
+        "mean L1",
+        "mean L2",
+        "in range",
+        "features changed",
+        "ms per row",
+    ]
     rows = list[list[object]]()
     for name, label in found["readme"].items():
         m = by_name[name]
-        figures = [f"{m['validity']:.2f}", f"{m['l1']:.3f}", f"{m['l2']:.3f}", f"{m['in_range']:.2f}"]
+        figures = [
+            f"{m['validity']:.2f}",
+            f"{m['l1']:.3f}",
+            f"{m['l2']:.3f}",
+            f"{m['in_range']:.2f}",
+        ]
         rows.append([label, m["rows"], *figures, f"{m['changed']:.1f}", f"{m['ms_per_row']:.3g}"])
     return _table(head, rows)
 
 
 def tree_search() -> str:
     """Every library on the same boosted trees and rows."""
-    found, rows = _json(BENCHMARKS / "trees.json")["search"], list[list[object]]()
+    found = _json(BENCHMARKS / "trees.json")["search"]
+    rows = list[list[object]]()
     for name, label in (("german_credit", "German Credit"), ("adult", "Adult")):
         for method, m in found[name]["methods"].items():
             figures = [f"{m['validity']:.2f}", f"{m['changed']:.2f}", f"{m['l1']:.3f}"]
             rows.append([label, method, m["rows"], *figures, f"{1000 * m['seconds per row']:.3g}"])
-    return _table(["data", "method", "rows", "valid", "features changed", "mean L1", "ms per row"], rows)
+    return _table(
+        ["data", "method", "rows", "valid", "features changed", "mean L1", "ms per row"], rows
+    )
 
 
 def compiled_trees() -> str:
     """Time of a compiled tree model over that of the library's own prediction."""
     found = _json(BENCHMARKS / "trees.json")["models"]
-    return _table(["model", "compiled / library"], ([name, f"{m['copy / library']:.2f}"] for name, m in found.items()))
+    return _table(
+        ["model", "compiled / library"],
+        ([name, f"{m['copy / library']:.2f}"] for name, m in found.items()),
+    )
 
 
 def speed(file: str) -> str:
     """The figures of a benchmark that have a limit."""
     found = _json(BENCHMARKS / f"{file}.json")
-    rows = ([name, f"{found['figures'][name]:.3g}", f"{limit:g}"] for name, limit in found["limits"].items())
+    rows = (
+        [name, f"{found['figures'][name]:.3g}", f"{limit:g}"]
+        for name, limit in found["limits"].items()
+    )
     return _table(["what", "measured", "at most"], rows)

@@ -1,4 +1,5 @@
-"""The rooms of the library, from the layer contract in `pyproject.toml` and the docstring of each room."""
+"""The rooms of the library, from the layer contract in `pyproject.toml` and the docstring of each
+room."""
 
 import importlib
 import tomllib
@@ -8,7 +9,10 @@ from pathlib import Path
 from docs.generator.docstrings import parse
 
 ROOT = Path(__file__).parents[2]
-WIDTH, ROW, LEFT, TOP = 1180, 46, 20, 20
+WIDTH = 1180
+ROW = 46
+LEFT = 20
+TOP = 20
 COLOURS = {  # what a room is for
     "people": ("#ede7f6", "#5e35b1"),
     "answers": ("#e8eaf6", "#3949ab"),
@@ -42,8 +46,13 @@ KIND = {
 
 def layers() -> list[list[str]]:
     """The contract from top to bottom: a layer imports only from those below it."""
-    contract = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
-    return [[name.strip() for name in line.replace(":", "|").split("|")] for line in contract[0]["layers"]]
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
+        "importlinter"
+    ]["contracts"]
+    return [
+        [name.strip() for name in line.replace(":", "|").split("|")]
+        for line in contract[0]["layers"]
+    ]
 
 
 def sentence(room: str) -> str:
@@ -61,7 +70,8 @@ def table() -> str:
 
 def picture() -> str:
     """The rooms as boxes, one layer a line."""
-    lines, y = list[str](), TOP
+    lines = list[str]()
+    y = TOP
     for layer in layers():
         width = (WIDTH - 2 * LEFT - 10 * (len(layer) - 1)) / len(layer)
         for i, room in enumerate(layer):
@@ -69,17 +79,17 @@ def picture() -> str:
             x = LEFT + i * (width + 10)
             short = _fitted(sentence(room), width)
             lines += [
-                f'<rect x="{x:g}" y="{y}" width="{width:g}" height="{ROW - 8}" rx="6" fill="{fill}" stroke="{line}"/>',
+                f'<rect x="{x:g}" y="{y}" width="{width:g}" height="{ROW - 8}" rx="6" '
+                f'fill="{fill}" stroke="{line}"/>',
                 f'<text x="{x + 14:g}" y="{y + 24}" class="room">{escape(room)}</text>',
                 f'<text x="{x + 165:g}" y="{y + 24}" class="what">{escape(short)}</text>',
             ]
         y += ROW
-    style = (
-        "text{font-family:system-ui,sans-serif;fill:#263238}.room{font-weight:600;font-size:15px}.what{font-size:13px}"
-    )
+    style = "text{font-family:system-ui,sans-serif;fill:#263238}.room{font-weight:600;font-size:15px}.what{font-size:13px}"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y + 12}" role="img">'
-        f"<title>The rooms of holdfast: each imports only from those below it</title><style>{style}</style>\n"
+        "<title>The rooms of holdfast: each imports only from those below "
+        f"it</title><style>{style}</style>\n"
         + f'<rect width="{WIDTH}" height="{y + 12}" fill="#ffffff"/>\n'
         + "\n".join(lines)
         + "\n</svg>\n"

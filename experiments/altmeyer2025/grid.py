@@ -1,4 +1,5 @@
-"""Altmeyer et al. 2025, side studies in the plane: settings of the training, where blobs lie, linear networks."""
+"""Altmeyer et al. 2025, side studies in the plane: settings of the training, where blobs lie,
+linear networks."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,7 +14,9 @@ import holdfast as hf
 from experiments.altmeyer2025 import setup
 from experiments.cells import Arrays, Job
 
-SEEDS, ROUNDS, ASKED = 3, 10, 100
+SEEDS = 3
+ROUNDS = 10
+ASKED = 100
 GENERATORS = ("ECCCo", "Generic", "REVISE")
 ITERATIONS = (5, 25, 50)
 TUNED: dict[str, tuple[float, ...]] = {
@@ -23,9 +26,11 @@ TUNED: dict[str, tuple[float, ...]] = {
     "tau": (0.5, 0.75, 0.9, 0.95),
 }
 WEIGHTS = (0.1, 0.5, 5.0, 10.0, 20.0)  # of the energy
-MOVED = ((0.0, 0.0), (1.0, 1.0), (2.0, 2.0), (3.0, 3.0), (3.0, -3.0))  # where the middle of the blobs is
+# where the middle of the blobs is
+MOVED = ((0.0, 0.0), (1.0, 1.0), (2.0, 2.0), (3.0, 3.0), (3.0, -3.0))
 GRADED = ("implausibility", "validity", "accuracy")
-LINEAR_SEEDS, LINEAR_EPOCHS = 10, 30
+LINEAR_SEEDS = 10
+LINEAR_EPOCHS = 30
 Variants = Mapping[str, Mapping[str, Any]]
 PLAIN: dict[str, Any] = {"plain": {"objective": "plain"}}
 
@@ -57,7 +62,10 @@ def jobs(task: setup.Task, setting: setup.Setting, seeds: int, seed: int) -> lis
     out = dict[str, Any]()
     for steps in ITERATIONS:
         out[f"ECCCo {steps}"] = partial(run, energies, generator("ECCCo", steps))
-        out |= {f"{kind} {steps}": partial(run, {"full": {}}, generator(kind, steps)) for kind in GENERATORS[1:]}
+        out |= {
+            f"{kind} {steps}": partial(run, {"full": {}}, generator(kind, steps))
+            for kind in GENERATORS[1:]
+        }
     out["settings"] = partial(run, tuned, generator("ECCCo", setup.STEPS))
     out["burn-in"] = partial(run, {"full": {}}, generator("ECCCo", setup.STEPS), burn_in=0.5)
     out["few"] = partial(run, {"full": {}}, generator("ECCCo", setup.STEPS), n_counterfactuals=100)
@@ -65,9 +73,16 @@ def jobs(task: setup.Task, setting: setup.Setting, seeds: int, seed: int) -> lis
 
 
 def study(
-    task: setup.Task, setting: setup.Setting, seeds: int, seed: int, variants: Variants, how: hf.Explainer, **more: Any
+    task: setup.Task,
+    setting: setup.Setting,
+    seeds: int,
+    seed: int,
+    variants: Variants,
+    how: hf.Explainer,
+    **more: Any,
 ) -> Arrays:
-    """Train variants beside plain networks; (1 + variants, seeds) means over rounds, the plain ones first."""
+    """Train variants beside plain networks; (1 + variants, seeds) means over rounds, the plain ones
+    first."""
     found = setup.taught(
         task,
         setting,
@@ -101,19 +116,32 @@ def graded(found: hf.CounterfactualTraining, task: setup.Task, seeds: int, seed:
     last = found.history.groupby(["variant", "seed"], sort=False).tail(1)
     size = (last["ridge"].to_numpy(np.float64) / 2) ** 0.5  # of an energy, root of the mean square
     figures = np.stack(parts, 1)  # (variants, seeds, figures)
-    return {name: figures[:, :, i] for i, name in enumerate(GRADED)} | {"size": size.reshape(-1, seeds)}
+    return {name: figures[:, :, i] for i, name in enumerate(GRADED)} | {
+        "size": size.reshape(-1, seeds)
+    }
 
 
 # ---- where blobs lie
 
 
 def placements(task: setup.Task, setting: setup.Setting, seeds: int, seed: int) -> Arrays:
-    """(places, 2, seeds) implausibility of plain and taught networks, for the same blobs moved in the plane."""
+    """(places, 2, seeds) implausibility of plain and taught networks, for the same blobs moved in
+    the plane."""
     out = list[Any]()
     for move in MOVED:
-        X, test_X = (pd.DataFrame(frame + np.array(move)) for frame in (task.X, task.test_X))
+        X = pd.DataFrame(task.X + np.array(move))
+        test_X = pd.DataFrame(task.test_X + np.array(move))
         there = replace(task, X=X, test_X=test_X, schema=setup.domain(X, "none"))
-        out.append(study(there, setting, min(seeds, SEEDS), seed, {"full": {}}, generator("ECCCo", setup.STEPS)))
+        out.append(
+            study(
+                there,
+                setting,
+                min(seeds, SEEDS),
+                seed,
+                {"full": {}},
+                generator("ECCCo", setup.STEPS),
+            )
+        )
     return {key: np.stack([cell[key] for cell in out]) for key in GRADED}
 
 
@@ -121,17 +149,24 @@ def placements(task: setup.Task, setting: setup.Setting, seeds: int, seed: int) 
 
 
 def linear_theory(task: setup.Task, seed: int) -> Arrays:
-    """(2, seeds) |theta_1| / |theta_2| of linear classifiers, plain and taught with the first feature protected.
+    """(2, seeds) |theta_1| / |theta_2| of linear classifiers, plain and taught with the first
+    feature protected.
 
-    Proposition: with Gaussian classes of one diagonal covariance, protection lowers it. The classes must overlap, or
-    plain training never settles.
+    Proposition: with Gaussian classes of one diagonal covariance, protection lowers it. The classes
+    must overlap, or plain training never settles.
     """
     recipe = hf.Recipe(hidden=(), epochs=LINEAR_EPOCHS, batch_size=30, lr=1e-2)
     kinds: Variants = {**PLAIN, setup.GUARDED: {}}
     found = hf.train_counterfactual(
-        recipe, task.X, task.y, task.guarded, variants=kinds, seeds=LINEAR_SEEDS, seed=seed,
+        recipe,
+        task.X,
+        task.y,
+        task.guarded,
+        variants=kinds,
+        seeds=LINEAR_SEEDS,
+        seed=seed,
         search=hf.CounterfactualSearch(generator("ECCCo", setup.STEPS), tau=0.5),
-    )  # fmt: skip
+    )
     out = list[Any]()
     for name in kinds:
         w = torch.stack([setup.weights(found.member(name, s))[0][0] for s in range(LINEAR_SEEDS)])

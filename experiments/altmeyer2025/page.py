@@ -16,9 +16,12 @@ COLUMNS = {  # case, metric, and the network that is compared with the plain one
 }
 REPORTED = list(COLUMNS)[:3]  # in the order of the entries of `reported`
 INTRO = (
-    "Percent less than the plain network. *of means*: of the means over all rounds that a network solves; *by "
-    "rounds*: mean of the percentages over the rounds that both networks solve, with their standard deviation, and "
-    "how many rounds these are; * the difference is sure at 99 %. Reported: later version (the same star) / "
+    "Percent less than the plain network. *of means*: of the means over all rounds that a "
+    "network solves; *by "
+    "rounds*: mean of the percentages over the rounds that both networks solve, with their "
+    "standard deviation, and "
+    "how many rounds these are; * the difference is sure at 99 %. Reported: later version (the "
+    "same star) / "
     "earlier version."
 )
 OF_MEANS = "Percent less implausibility, of means; rounds one by one are not kept for this table."
@@ -28,34 +31,48 @@ def page(results: Results) -> list[str]:
     lines = [INTRO, ""]
     head = ["data", "of means", "by rounds", "rounds both solve", "reported", "taught", "plain"]
     for i, column in enumerate(REPORTED):
-        lines += section(f"## {column.capitalize()}", table(head, [_reduction(r, i, column) for r in results]))
-    lines += section("## Statements", table(["statement", "data", "holds", "measured"], _statements(results)))
+        lines += section(
+            f"## {column.capitalize()}", table(head, [_reduction(r, i, column) for r in results])
+        )
+    lines += section(
+        "## Statements", table(["statement", "data", "holds", "measured"], _statements(results))
+    )
     lines += _networks(results)
     lines += section(
         "## Parts of the objective",
         "Percent less implausibility, of means / by rounds.",
         table(
             ["data", *LABELS[1:]],
-            [[r["title"], *(_both(r["ablation"][k]["implausibility"]) for k in LABELS[1:])] for r in results],
+            [
+                [r["title"], *(_both(r["ablation"][k]["implausibility"]) for k in LABELS[1:])]
+                for r in results
+            ],
         ),
     )
     lines += section(
         "## By the weight of the energy in the evaluation",
         OF_MEANS,
-        table(["data", *(f"{e:g}" for e in ENERGIES)], [[r["title"], *_by_energy(r)] for r in results]),
+        table(
+            ["data", *(f"{e:g}" for e in ENERGIES)], [[r["title"], *_by_energy(r)] for r in results]
+        ),
     )
     for r in results:
         if "grid" in r:
             lines += _grid(r)
         if "placements" in r:
             rows = [[tuple(p["middle"]), cell(p["reduction"])] for p in r["placements"]]
-            lines += section("## Linearly separable blobs elsewhere", OF_MEANS, table(["middle", "reduction"], rows))
+            lines += section(
+                "## Linearly separable blobs elsewhere",
+                OF_MEANS,
+                table(["middle", "reduction"], rows),
+            )
     return lines
 
 
 def brief(r: Figures) -> list[str]:
-    """A row of the shortest table: percent less implausibility, discrepancy, and cost with a protected feature, of
-    means and by rounds, each beside what the later version of the paper reports; accuracy, plain and taught."""
+    """A row of the shortest table: percent less implausibility, discrepancy, and cost with a
+    protected feature, of means and by rounds, each beside what the later version of the paper
+    reports; accuracy, plain and taught."""
     cells = [r["title"]]
     for i, column in enumerate(REPORTED):
         later = r["reported"]["later"][i]
@@ -64,7 +81,9 @@ def brief(r: Figures) -> list[str]:
 
 
 def _reduction(r: Figures, i: int, column: str) -> list[str]:
-    found, later, earlier = r["measured"][column], r["reported"]["later"][i], r["reported"]["earlier"][i]
+    found = r["measured"][column]
+    later = r["reported"]["later"][i]
+    earlier = r["reported"]["earlier"][i]
     return [
         r["title"],
         f"{cell(found['of means'])}{_star(found['significant'])}",
@@ -80,28 +99,52 @@ def _statements(results: Results) -> list[list[str]]:
     lines = [(line, r) for r in results for line in r["statements"]]
     order = list(dict.fromkeys(line["statement"] for line, _ in lines))
     lines.sort(key=lambda pair: order.index(pair[0]["statement"]))
-    return [[line["statement"], r["title"], verdict(line["holds"]), line["statistic"]] for line, r in lines]
+    return [
+        [line["statement"], r["title"], verdict(line["holds"]), line["statistic"]]
+        for line, r in lines
+    ]
 
 
 def _networks(results: Results) -> list[str]:
     attacks: list[float] = results[0]["attacks"]
-    nearest = min(range(len(attacks)), key=lambda i: abs(attacks[i] - 0.03))  # to the attack of the paper
-    head = ["data", "accuracy, plain", "taught", "reported", f"FGSM {ATTACKS[nearest]:.3f}, plain", "taught",
-            "reported (0.03)", "validity, plain", "taught", "leans on the protected, plain",
-            "taught and protected"]  # fmt: skip
-    rows, less = list[list[str]](), list[str]()
+    # to the attack of the paper
+    nearest = min(range(len(attacks)), key=lambda i: abs(attacks[i] - 0.03))
+    head = [
+        "data",
+        "accuracy, plain",
+        "taught",
+        "reported",
+        f"FGSM {ATTACKS[nearest]:.3f}, plain",
+        "taught",
+        "reported (0.03)",
+        "validity, plain",
+        "taught",
+        "leans on the protected, plain",
+        "taught and protected",
+    ]
+    rows = list[list[str]]()
+    less = list[str]()
     for r in results:
         reported = r["reported"]["accuracy"]
-        accuracy, validity = (
-            [values[key] for key in ("plain", "full")] for values in (r["accuracy"], r["validity"][FREE])
-        )
+        accuracy = [r["accuracy"][key] for key in ("plain", "full")]
+        validity = [r["validity"][FREE][key] for key in ("plain", "full")]
         kept = [r["attacked"][key]["FGSM"][nearest] for key in ("plain", "full")]
         if kept[1] < kept[0]:
             less.append(r["title"])
         cells = [r["title"], *_three(accuracy), f"{reported[1]} / {reported[0]}"]
         cells += [*_three(kept), f"{reported[3]} / {reported[2]}", *_three(validity)]
-        rows.append([*cells, *("{:.3g} [{:.3g}, {:.3g}]".format(*r["sensitivity"][k]) for k in ("plain", GUARDED))])
-    words = f"keeps less under this attack than the plain one on {len(less)} of {len(results)} datasets"
+        rows.append(
+            [
+                *cells,
+                *(
+                    "{:.3g} [{:.3g}, {:.3g}]".format(*r["sensitivity"][k])
+                    for k in ("plain", GUARDED)
+                ),
+            ]
+        )
+    words = (
+        f"keeps less under this attack than the plain one on {len(less)} of {len(results)} datasets"
+    )
     where = f": {', '.join(less)}" if less else ""
     return section("## Networks", table(head, rows), f"The taught network {words}{where}.")
 
@@ -122,15 +165,25 @@ def _by_energy(r: Figures) -> list[str]:
 
 
 def _grid(r: Figures) -> list[str]:
-    found: dict[Any, Any] = {(c["generator"], c["energy"], c["steps"]): c for c in r["grid"]["generators"]}
+    found: dict[Any, Any] = {
+        (c["generator"], c["energy"], c["steps"]): c for c in r["grid"]["generators"]
+    }
     generators = [
-        [kind, f"{energy:g}", *(cell(found[kind, energy, steps]["reduction"]) for steps in ITERATIONS)]
+        [
+            kind,
+            f"{energy:g}",
+            *(cell(found[kind, energy, steps]["reduction"]) for steps in ITERATIONS),
+        ]
         for kind, energy in dict.fromkeys(key[:2] for key in found)
     ]
     settings = [(f"{c['setting']} {c['value']:g}", c) for c in r["grid"]["settings"]]
     settings += [("burn-in 0.5", r["grid"]["burn-in"]), ("100 counterfactuals", r["grid"]["few"])]
     rows = [
-        [label, cell(c["reduction"]), *(cell(c[key], digits=3) for key in ("validity", "accuracy", "size"))]
+        [
+            label,
+            cell(c["reduction"]),
+            *(cell(c[key], digits=3) for key in ("validity", "accuracy", "size")),
+        ]
         for label, c in settings
     ]
     return section(

@@ -1,7 +1,8 @@
-"""What "Counterfactual Training" reports: percent less than the plain network, in its two published versions.
+"""What "Counterfactual Training" reports: percent less than the plain network, in its two published
+versions.
 
-Each entry: implausibility, MMD, cost with protected features; (reduction, standard error, is it significant). The
-earlier version gives no significance.
+Each entry: implausibility, MMD, cost with protected features; (reduction, standard error, is it
+significant). The earlier version gives no significance.
 """
 
 Entry = tuple[float, float, bool | None]
@@ -28,7 +29,8 @@ EARLIER: dict[str, tuple[Entry, Entry, Entry]] = {
     "give_me_some_credit": ((23.44, 1.99, None), (73.31, 4.83, None), (62.64, 2.04, None)),
     "mnist": ((7.05, 1.8, None), (-25.09, 109.05, None), (-12.34, 6.52, None)),
 }
-# Accuracy, and accuracy under FGSM of 0.03, each of the taught and of the plain network (an older run of the paper).
+# Accuracy, and accuracy under FGSM of 0.03, each of the taught and of the plain network (an older
+# run of the paper).
 ACCURACY: dict[str, tuple[float, float, float, float]] = {
     "adult": (0.85, 0.85, 0.83, 0.41),
     "california_housing": (0.79, 0.85, 0.76, 0.74),

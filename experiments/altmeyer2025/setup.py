@@ -1,4 +1,5 @@
-"""Altmeyer et al. 2025: nine datasets, cut and scaled as the paper has them, and how networks are trained."""
+"""Altmeyer et al. 2025: nine datasets, cut and scaled as the paper has them, and how networks are
+trained."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
@@ -18,9 +19,15 @@ from holdfast.training.counterfactual.settings import Variants
 Array = np.ndarray[Any, Any]
 Rows = np.ndarray[Any, np.dtype[np.int64]]
 
-SPREAD = 2.0  # the domain of a column reaches this many standard deviations from its mean, or its range if wider
-HIDDEN, LR, EPOCHS, STEPS = (32,), 1e-3, 100, 30
-SIDE, EDGE = 28, 5  # pixels of an image, rows of them at top and bottom that are protected
+# the domain of a column reaches this many standard deviations from its mean, or its range if wider
+SPREAD = 2.0
+HIDDEN = (32,)
+LR = 1e-3
+EPOCHS = 100
+STEPS = 30
+# pixels of an image, rows of them at top and bottom that are protected
+SIDE = 28
+EDGE = 5
 
 
 @dataclass(frozen=True)
@@ -34,12 +41,20 @@ class Setting:
     tau: float
     count: int  # counterfactuals in an epoch
     reg: float
-    protected: str  # the feature that nobody can change; "" for the first column, "edges" for rows of pixels
+    # the feature that nobody can change; "" for the first column, "edges" for rows of pixels
+    protected: str
     rows: int  # of a round of the evaluation
     samples: int = 2500  # rows of the sensitivity in a round
 
 
-PLANE: dict[str, Any] = {"train": 3000, "test": 600, "batch": 30, "count": 1000, "protected": "x1", "rows": 250}
+PLANE: dict[str, Any] = {
+    "train": 3000,
+    "test": 600,
+    "batch": 30,
+    "count": 1000,
+    "protected": "x1",
+    "rows": 250,
+}
 TABLE: dict[str, Any] = {"batch": 1000, "count": 5000, "rows": 100}
 SETTINGS = {
     "linearly_separable": Setting("linearly separable", tau=0.5, reg=0.01, **PLANE),
@@ -48,11 +63,23 @@ SETTINGS = {
     "overlapping": Setting("overlapping", tau=0.5, reg=0.25, **PLANE),
     "adult": Setting("Adult", 25049, 5010, tau=0.75, reg=0.25, protected="age", **TABLE),
     "california_housing": Setting(
-        "California housing", 15504, 3101, tau=0.5, reg=0.25, protected="housing_median_age", **TABLE
+        "California housing",
+        15504,
+        3101,
+        tau=0.5,
+        reg=0.25,
+        protected="housing_median_age",
+        **TABLE,
     ),
-    "taiwan_credit": Setting("Credit default", 9617, 1923, tau=0.5, reg=0.25, protected="AGE", **TABLE),
-    "give_me_some_credit": Setting("Give Me Some Credit", 12371, 2474, tau=0.5, reg=0.5, protected="age", **TABLE),
-    "mnist": Setting("MNIST", 10000, 2000, tau=0.5, reg=0.01, protected="edges", **(TABLE | {"rows": 25})),
+    "taiwan_credit": Setting(
+        "Credit default", 9617, 1923, tau=0.5, reg=0.25, protected="AGE", **TABLE
+    ),
+    "give_me_some_credit": Setting(
+        "Give Me Some Credit", 12371, 2474, tau=0.5, reg=0.5, protected="age", **TABLE
+    ),
+    "mnist": Setting(
+        "MNIST", 10000, 2000, tau=0.5, reg=0.01, protected="edges", **(TABLE | {"rows": 25})
+    ),
 }
 PLANES = ("linearly_separable", "circles", "moons", "overlapping")
 
@@ -73,8 +100,9 @@ class Task(Split):
 def prepare(name: str, seed: int = 0) -> Task:
     """Training rows and test rows of a dataset.
 
-    Tables keep the order of their files, as in the paper: the first four fifths to learn from (without those for
-    validation), the rest to test on. Balanced tables and planes are in an order drawn from the seed.
+    Tables keep the order of their files, as in the paper: the first four fifths to learn from
+    (without those for validation), the rest to test on. Balanced tables and planes are in an order
+    drawn from the seed.
     """
     setting = SETTINGS[name]
     X, y, learn, test = _images(setting, seed) if name == "mnist" else _table(name, setting, seed)
@@ -83,13 +111,15 @@ def prepare(name: str, seed: int = 0) -> Task:
         protected = tuple(X.columns[:edge]) + tuple(X.columns[-edge:])
         schema = hf.Schema.box(list(X.columns), -1.0, 1.0)
     else:
-        protected, schema = (setting.protected,), domain(X.iloc[learn], "none" if name in PLANES else "standard")
+        protected = (setting.protected,)
+        schema = domain(X.iloc[learn], "none" if name in PLANES else "standard")
     return Task(X.iloc[learn], y.iloc[learn], X.iloc[test], y.iloc[test], schema, protected)
 
 
 def _images(setting: Setting, seed: int) -> tuple[pd.DataFrame, "pd.Series[Any]", Rows, Rows]:
     loaded = datasets.load("mnist")
-    parts, rng = np.asarray(loaded.parts), np.random.default_rng(seed)
+    parts = np.asarray(loaded.parts)
+    rng = np.random.default_rng(seed)
     learn = rng.permutation(np.flatnonzero(parts == "train"))[: setting.train]
     test = rng.permutation(np.flatnonzero(parts == "test"))[: setting.test]
     some = np.concatenate([learn, test])
@@ -99,7 +129,9 @@ def _images(setting: Setting, seed: int) -> tuple[pd.DataFrame, "pd.Series[Any]"
     return X, y, np.arange(len(learn)), np.arange(len(learn), len(some))
 
 
-def _table(name: str, setting: Setting, seed: int) -> tuple[pd.DataFrame, "pd.Series[Any]", Rows, Rows]:
+def _table(
+    name: str, setting: Setting, seed: int
+) -> tuple[pd.DataFrame, "pd.Series[Any]", Rows, Rows]:
     loaded = load_table(name, **({"seed": seed} if name in PLANES else {}))
     if name == "adult":
         loaded = loaded.part("train")
@@ -109,21 +141,28 @@ def _table(name: str, setting: Setting, seed: int) -> tuple[pd.DataFrame, "pd.Se
         loaded = loaded.balanced(seed=seed)
     n = len(loaded.y)
     cut = n - setting.test if name in PLANES else round(0.8 * n)
-    learn, test = np.arange(cut)[: setting.train], np.arange(cut, n)[: setting.test]
+    learn = np.arange(cut)[: setting.train]
+    test = np.arange(cut, n)[: setting.test]
     return loaded.X.reset_index(drop=True), loaded.y.reset_index(drop=True), learn, test
 
 
 def housing(X: pd.DataFrame) -> pd.DataFrame:
-    """California housing with eight numbers, the median age the second of them, as the paper counts its columns: means
-    per household rather than totals of a block, and no word for how near the ocean is."""
-    rooms, bedrooms, people = (X[name] / X["households"] for name in ("total_rooms", "total_bedrooms", "population"))
+    """California housing with eight numbers, the median age the second of them, as the paper counts
+    its columns: means per household rather than totals of a block, and no word for how near the
+    ocean is."""
+    rooms = X["total_rooms"] / X["households"]
+    bedrooms = X["total_bedrooms"] / X["households"]
+    people = X["population"] / X["households"]
     out = X[["median_income", "housing_median_age", "population", "latitude", "longitude"]]
     out = out.assign(rooms=rooms, bedrooms=bedrooms, people=people)
-    return out[[*out.columns[:2], "rooms", "bedrooms", "population", "people", "latitude", "longitude"]]
+    return out[
+        [*out.columns[:2], "rooms", "bedrooms", "population", "people", "latitude", "longitude"]
+    ]
 
 
 def domain(X: pd.DataFrame, scaling: Literal["none", "standard"]) -> hf.Schema:
-    """Numbers, standardised but in the planes, and one-hot categories. Numbers reach a few standard deviations out."""
+    """Numbers, standardised but in the planes, and one-hot categories. Numbers reach a few standard
+    deviations out."""
     codes = [c for c in ("SEX", "EDUCATION", "MARRIAGE") if c in X.columns]
     schema = hf.Schema.infer(X, categories=codes, scaling=scaling)
 
@@ -131,7 +170,8 @@ def domain(X: pd.DataFrame, scaling: Literal["none", "standard"]) -> hf.Schema:
         if feature.levels:
             return replace(feature, kind="category")
         values = X[feature.name].astype(float)
-        low, high = (values.mean() + k * SPREAD * values.std() for k in (-1, 1))
+        low = values.mean() + (-1) * SPREAD * values.std()
+        high = values.mean() + 1 * SPREAD * values.std()
         limits = float(min(low, values.min())), float(max(high, values.max()))
         return replace(feature, kind="real", step=0.0, seen=limits, dtype="")
 
@@ -146,11 +186,15 @@ GUARDED = "full, protected"
 LABELS = [*VARIANTS, GUARDED]  # the networks, plain ones first
 PICTURED = ("plain", "full", GUARDED)
 HISTORY = ("accuracy", "divergence", "ridge", "adversarial", "matured", "seconds")
-ENERGY, LAM, LR_SEARCH = 5.0, 0.001, 0.1
-TEST_STEPS, TEST_TAU = 50, 0.95
+ENERGY = 5.0
+LAM = 0.001
+LR_SEARCH = 0.1
+TEST_STEPS = 50
+TEST_TAU = 0.95
 LEANS = {"repeats": 100, "points": 50}  # of the sensitivity
 FIGURES = ("validity", "implausibility", "mmd", "cost")
-# What an entry of a curve is: attack and epsilon. Every reader looks its entry up here, none counts places.
+# What an entry of a curve is: attack and epsilon. Every reader looks its entry up here, none counts
+# places.
 ATTACKED = ("FGSM", "PGD")
 UNHARMED = ("none", 0.0)
 CURVE = [*((attack, float(epsilon)) for attack in ATTACKED for epsilon in ATTACKS), UNHARMED]
@@ -161,20 +205,33 @@ def recipe(setting: Setting, epochs: int) -> hf.Recipe:
 
 
 def taught(
-    task: Task, setting: Setting, epochs: int, seeds: int, seed: int, *, guarded: bool = False,
-    variants: Variants | None = None, burn_in: float = 0.0, **search: Any,
-) -> hf.CounterfactualTraining:  # fmt: skip
+    task: Task,
+    setting: Setting,
+    epochs: int,
+    seeds: int,
+    seed: int,
+    *,
+    guarded: bool = False,
+    variants: Variants | None = None,
+    burn_in: float = 0.0,
+    **search: Any,
+) -> hf.CounterfactualTraining:
     """Networks of all variants and seeds; `guarded` holds the protected columns while training."""
     settings: dict[str, Any] = {
         "generator": hf.ECCCo(lam=LAM, energy=ENERGY, tau=setting.tau, lr=LR_SEARCH, steps=STEPS),
         "n_counterfactuals": setting.count,
     }
     return hf.train_counterfactual(
-        recipe(setting, epochs), task.X, task.y, task.guarded if guarded else task.schema, seeds=seeds, seed=seed,
+        recipe(setting, epochs),
+        task.X,
+        task.y,
+        task.guarded if guarded else task.schema,
+        seeds=seeds,
+        seed=seed,
         objective=hf.CounterfactualObjective(l_reg=setting.reg, burn_in=burn_in),
         search=hf.CounterfactualSearch(**(settings | search)),
         variants=variants or ({GUARDED: {}} if guarded else VARIANTS),
-    )  # fmt: skip
+    )
 
 
 def judge() -> hf.ECCCo:
@@ -182,22 +239,34 @@ def judge() -> hf.ECCCo:
     return hf.ECCCo(lam=LAM, tau=TEST_TAU, lr=LR_SEARCH, steps=TEST_STEPS)
 
 
-def main_table(task: Task, setting: Setting, epochs: int, seeds: int, rounds: int, seed: int) -> Arrays:
-    """Figures of every round: (models, seeds, rounds) for each case and metric; accuracies, sensitivities, histories.
+def main_table(
+    task: Task, setting: Setting, epochs: int, seeds: int, rounds: int, seed: int
+) -> Arrays:
+    """Figures of every round: (models, seeds, rounds) for each case and metric; accuracies,
+    sensitivities, histories.
 
     A network is compared with the plain one of its own seed.
     """
     free = taught(task, setting, epochs, seeds, seed)
     held = taught(task, setting, epochs, seeds, seed, guarded=True)
-    found, curves, leans, by_energy = dict[str, list[Array]](), list[Array](), list[Array](), list[Array]()
+    found = dict[str, list[Array]]()
+    curves = list[Array]()
+    leans = list[Array]()
+    by_energy = list[Array]()
     models = dict[str, hf.Model]()
     for s in range(seeds):
         models = {name: free.member(name, s) for name in VARIANTS}
         models[GUARDED] = _as_free(held.member(GUARDED, s), task)
         study = hf.compare(
-            models, task.test_X, y=task.test_y, method=judge(), repeats=rounds, rows=setting.rows,
-            protected=task.protected, seed=seed + s,
-        )  # fmt: skip
+            models,
+            task.test_X,
+            y=task.test_y,
+            method=judge(),
+            repeats=rounds,
+            rows=setting.rows,
+            protected=task.protected,
+            seed=seed + s,
+        )
         values = study.values.groupby(["case", "model", "round"], sort=False)[[*FIGURES]].mean()
         for case in (FREE, HELD):
             for metric in FIGURES:
@@ -207,7 +276,11 @@ def main_table(task: Task, setting: Setting, epochs: int, seeds: int, rounds: in
         lean = study.sensitivity(samples=setting.samples, **LEANS).set_index("model")
         leans.append(lean.loc[list(models), ["median", "low", "high"]].to_numpy())
         by_energy.append(_by_energy(study.values, list(models)))
-    history = pd.concat([free.history, held.history]).groupby(["variant", "epoch"], sort=False)[[*HISTORY]].mean()
+    history = (
+        pd.concat([free.history, held.history])
+        .groupby(["variant", "epoch"], sort=False)[[*HISTORY]]
+        .mean()
+    )
     out = {key: np.stack(parts, 1) for key, parts in found.items()}  # (models, seeds, rounds)
     return out | {
         "curves": np.stack(curves),
@@ -227,12 +300,18 @@ def curve(curves: pd.DataFrame, models: list[str]) -> Array:
 def _by_energy(values: pd.DataFrame, models: list[str]) -> Array:
     """(models, energies) implausibility where all may change."""
     free = values[values["case"] == FREE]
-    return free.groupby(["model", "energy"])["implausibility"].mean().unstack("energy").loc[models].to_numpy(np.float64)
+    return (
+        free.groupby(["model", "energy"])["implausibility"]
+        .mean()
+        .unstack("energy")
+        .loc[models]
+        .to_numpy(np.float64)
+    )
 
 
 def pictured(models: dict[str, hf.Model], task: Task) -> Array:
-    """What pictures of a plane or of digits are drawn from: weights of networks (models, p), or rows and their
-    counterfactuals (1 + models, digits, pixels), or nothing."""
+    """What pictures of a plane or of digits are drawn from: weights of networks (models, p), or
+    rows and their counterfactuals (1 + models, digits, pixels), or nothing."""
     if task.width == 2:
         layers = [layer for model in models.values() for layer in weights(model)]
         flat = [torch.cat([w.flatten(), b]) for w, b in layers]
@@ -240,7 +319,9 @@ def pictured(models: dict[str, hf.Model], task: Task) -> Array:
     if task.width != SIDE * SIDE:
         return np.zeros(0)
     labels = task.test_y.to_numpy()
-    right = np.all([model.predict(task.test_X).to_numpy() == labels for model in models.values()], axis=0)
+    right = np.all(
+        [model.predict(task.test_X).to_numpy() == labels for model in models.values()], axis=0
+    )
     digits = sorted(set(task.test_y))
     first = [int(np.flatnonzero(right & (task.test_y == digit).to_numpy())[0]) for digit in digits]
     wanted = [*digits[1:], digits[0]]  # each becomes the next

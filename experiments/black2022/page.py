@@ -25,15 +25,27 @@ def page(results: Results) -> list[str]:
     names = [r["dataset"] for r in results]
     lines = ["Measured, and in brackets what the paper reports; mean ± standard deviation.", ""]
     for figure, title in FIGURES.items():
-        rows = [[label, *(_beside(r, label, figure) for r in results)] for label in results[0]["measured"]]
+        rows = [
+            [label, *(_beside(r, label, figure) for r in results)]
+            for label in results[0]["measured"]
+        ]
         lines += section(f"## {title}", table(["method", *names], rows))
     lines += section(
         "## Does a more expensive answer hold better?",
         "R² of invalidation against l2 cost over all answers.",
-        table(["", *names], [[key, *(cell(r["r2"][key]) for r in results)] for key in results[0]["r2"]]),
+        table(
+            ["", *names],
+            [[key, *(cell(r["r2"][key]) for r in results)] for key in results[0]["r2"]],
+        ),
     )
     rows = [
-        [label, f"{row['LOO']:.4f}", f"{row['RS']:.4f}", f"{row['rise']:.3f}", f"{row['times']:.2f}"]
+        [
+            label,
+            f"{row['LOO']:.4f}",
+            f"{row['RS']:.4f}",
+            f"{row['rise']:.3f}",
+            f"{row['times']:.2f}",
+        ]
         for label, row in means(results).items()
     ]
     lines += section(
@@ -41,8 +53,20 @@ def page(results: Results) -> list[str]:
         "Rise: l2 cost above that of the start. Paper: its own rows.",
         table(["", "LOO", "RS", "rise", "times the start's cost"], rows),
     )
-    head = ["dataset", "columns", "training rows", "test rows", "models", "test accuracy", "seconds"]
-    return [*lines, *section("## What was run", table(head, map(_run, results))), *_clipped(results)]
+    head = [
+        "dataset",
+        "columns",
+        "training rows",
+        "test rows",
+        "models",
+        "test accuracy",
+        "seconds",
+    ]
+    return [
+        *lines,
+        *section("## What was run", table(head, map(_run, results))),
+        *_clipped(results),
+    ]
 
 
 def _beside(r: Figures, label: str, figure: str) -> str:
@@ -61,23 +85,27 @@ def _models(r: Figures) -> str:
 
 
 def _clipped(results: Results) -> list[str]:
-    """The authors' own start: which rows it answers, and what is lost of these answers and of ours to the same rows."""
+    """The authors' own start: which rows it answers, and what is lost of these answers and of ours
+    to the same rows."""
     results = [r for r in results if "clipped" in r]
     if not results:
         return []
     how = results[0]["clipped"]["settings"]
     steps = " and ".join(f"{step} ({norm})" for norm, step in how["step"].items())
-    rows, ran = list[list[str]](), list[str]()
+    rows = list[list[str]]()
+    ran = list[str]()
     for r in results:
         found = r["clipped"]
         for label, same in found["ours, same rows"].items():
             start, plus, moved = label.partition(" + ")
-            row, reported = found["measured"][f"{start}, clipped{plus}{moved}"], r["reported"].get(label, {})
+            row = found["measured"][f"{start}, clipped{plus}{moved}"]
+            reported = r["reported"].get(label, {})
             cells = [cell(row[key], reported.get(key)) for key in ("success", "IV RS", "l2")]
             ours = [cell(part["IV RS"]) for part in (same, found["ours, all rows"][label])]
             rows.append([r["dataset"], label, *cells[:2], *ours, cells[2], cell(same["l2"])])
         ran.append(
-            f"{r['dataset']} {found['rows']} rows, {_models(found)} models, test accuracy of the network "
+            f"{r['dataset']} {found['rows']} rows, {_models(found)} models, test accuracy of the "
+            "network "
             f"{found['accuracy']:.4f} (of the one in the tables {r['accuracy']:.4f})"
         )
     head = [
@@ -92,11 +120,15 @@ def _clipped(results: Results) -> list[str]:
     ]
     return section(
         "## The authors' own start",
-        f"`MinCost(legacy=True)`, which clips to [0, 1] as the authors' does: {how['rounds']} rounds of {how['steps']} "
-        f"steps of {steps}. Share of rows with an answer; invalidation when the initial weights change and l2 cost, of "
-        "its answers, of our own to the same rows, and of our own to all rows; in brackets what the paper reports.",
+        f"`MinCost(legacy=True)`, which clips to [0, 1] as the authors' does: {how['rounds']} "
+        f"rounds of {how['steps']} "
+        f"steps of {steps}. Share of rows with an answer; invalidation when the initial weights "
+        "change and l2 cost, of "
+        "its answers, of our own to the same rows, and of our own to all rows; in brackets what "
+        "the paper reports.",
         table(head, rows),
-        f"What was run: {'; '.join(ran)}. All columns are of the same networks, which may have been trained anew after "
+        f"What was run: {'; '.join(ran)}. All columns are of the same networks, which may have "
+        "been trained anew after "
         "those of the tables above.",
     )
 
@@ -104,17 +136,27 @@ def _clipped(results: Results) -> list[str]:
 def means(results: Results) -> dict[str, dict[str, float]]:
     """Over datasets and starts: invalidation, and what the move costs, measured and as reported."""
     out = dict[str, dict[str, float]]()
-    for source, suffix in (("measured", " + SNS"), ("measured", " + SNS with a bank"), ("reported", " + SNS")):
+    for source, suffix in (
+        ("measured", " + SNS"),
+        ("measured", " + SNS with a bank"),
+        ("reported", " + SNS"),
+    ):
         rows = list[list[float]]()
         for r in results:
             for start in STARTS:
-                moved, base = r[source].get(start + suffix), r[source].get(start)
+                moved = r[source].get(start + suffix)
+                base = r[source].get(start)
                 if moved and base and moved.get("l2") and base.get("l2"):
-                    after, before = moved["l2"][0], base["l2"][0]
-                    rows.append([moved["IV LOO"][0], moved["IV RS"][0], after - before, after / before])
+                    after = moved["l2"][0]
+                    before = base["l2"][0]
+                    rows.append(
+                        [moved["IV LOO"][0], moved["IV RS"][0], after - before, after / before]
+                    )
         if rows:
             figures: list[float] = np.mean(rows, 0).tolist()
-            out[f"{source},{suffix}"] = dict(zip(("LOO", "RS", "rise", "times"), figures, strict=True))
+            out[f"{source},{suffix}"] = dict(
+                zip(("LOO", "RS", "rise", "times"), figures, strict=True)
+            )
     return out
 
 
@@ -129,6 +171,9 @@ def _bars(measured: Figures) -> Any:
         for short in FAMILIES:
             if figures[f"IV {short}"]:
                 mean, sd = figures[f"IV {short}"]
-                low, high = max(0.0, mean - sd), min(1.0, mean + sd)
-                lines.append({"method": label, "family": short, "mean": mean, "low": low, "high": high})
+                low = max(0.0, mean - sd)
+                high = min(1.0, mean + sd)
+                lines.append(
+                    {"method": label, "family": short, "mean": mean, "low": low, "high": high}
+                )
     return invalidation_bars(pd.DataFrame(lines))

@@ -1,7 +1,8 @@
-"""What "Consistent Counterfactuals for Deep Models" proves and proposes, as functions one can evaluate.
+"""What "Consistent Counterfactuals for Deep Models" proves and proposes, as functions one can
+evaluate.
 
-Black, Wang, Fredrikson and Datta, ICLR 2022. Every function takes encoded rows (n, d) and returns one value per
-row; s is the probability of the class y, the line of a row x is {t x : 0 <= t <= 1}.
+Black, Wang, Fredrikson and Datta, ICLR 2022. Every function takes encoded rows (n, d) and returns
+one value per row; s is the probability of the class y, the line of a row x is {t x : 0 <= t <= 1}.
 
     Equation 3       s(x) - max_t |grad s(t x)|           confident, and flat on the way
     Equation 4       s(x) - max_t d s(t x) / dt
@@ -11,16 +12,18 @@ row; s is the probability of the class y, the line of a row x is {t x : 0 <= t <
     Theorem 2        |chi(x; w) - chi(x; w')| <= K sqrt([ds |w| + C1]^2 + C2),  ds = s (1 - s)
                      C1 = 3/4 |w| + D/2,  C2 = 1/4 [5/2 |w| + 5/4 D]^2,  |w - w'| <= D
 
-From 3 to 4 the paper drops an absolute value, and from 4 to 5 it follows a heuristic: none bounds the next. The
-main text prints C2 of Theorem 2 outside the root; the proof in the appendix has it inside, as here.
+From 3 to 4 the paper drops an absolute value, and from 4 to 5 it follows a heuristic: none bounds
+the next. The main text prints C2 of Theorem 2 outside the root; the proof in the appendix has it
+inside, as here.
 """
 
 import torch
 from torch import Tensor
 
 import holdfast as hf
+from holdfast._core.checks import untyped
 from holdfast.distances import l2
-from holdfast.errors import ModelError, untyped
+from holdfast.errors import ModelError
 from holdfast.methods._path_integral import own_and_slope
 from holdfast.nn.relu_network import Engine
 
@@ -77,8 +80,11 @@ def influence(model: hf.Model, x: Tensor, y: Tensor, *, points: int = POINTS) ->
     return _along(model, x, y, points)[1].mean(0)
 
 
-def slope_bound(model: hf.Model, x: Tensor, y: Tensor, *, points: int = POINTS) -> tuple[Tensor, Tensor]:
-    """Proposition 1 at each point of the line: (P, n) the gradient's length, and the lower bound of it."""
+def slope_bound(
+    model: hf.Model, x: Tensor, y: Tensor, *, points: int = POINTS
+) -> tuple[Tensor, Tensor]:
+    """Proposition 1 at each point of the line: (P, n) the gradient's length, and the lower bound of
+    it."""
     _, g, z = _along(model, x, y, points)
     length = l2.value(x).clamp_min(torch.finfo(x.dtype).tiny)
     return g.square().sum(2).sqrt(), (g * z).sum(2).abs() / length
@@ -87,25 +93,29 @@ def slope_bound(model: hf.Model, x: Tensor, y: Tensor, *, points: int = POINTS) 
 def influence_bound(model: hf.Model, x: Tensor, change: float, *, points: int = POINTS) -> Tensor:
     """Theorem 2: by how much chi can change when only the last layer does, by at most `change`.
 
-    For a network of Linear and ReLU layers with two classes. K is the largest spectral norm, over the line, of
-    the Jacobian of what the last layer sees.
+    For a network of Linear and ReLU layers with two classes. K is the largest spectral norm, over
+    the line, of the Jacobian of what the last layer sees.
     """
     with model.eval_mode():
         engine = model.engine
         if engine is None or len(model.classes) != 2:
-            raise ModelError("Theorem 2 is about networks of Linear and ReLU layers with two classes")
+            raise ModelError(
+                "Theorem 2 is about networks of Linear and ReLU layers with two classes"
+            )
         w = _last(engine)
         K = lipschitz(engine, x, points)
         s = torch.sigmoid(model(x)[:, 1] - model(x)[:, 0])
     size = float(w.square().sum().sqrt())
-    c1, c2 = 0.75 * size + change / 2, (2.5 * size + 1.25 * change) ** 2 / 4
+    c1 = 0.75 * size + change / 2
+    c2 = (2.5 * size + 1.25 * change) ** 2 / 4
     return K * ((s * (1 - s) * size + c1).square() + c2).sqrt()
 
 
 def lipschitz(engine: Engine, x: Tensor, points: int = POINTS) -> Tensor:
     """(n,) the largest spectral norm over the line of the Jacobian of the layers below the last."""
     z = line(x, points).flatten(0, 1)
-    h, slope = z, torch.eye(z.shape[1], dtype=z.dtype).expand(len(z), -1, -1)
+    h = z
+    slope = torch.eye(z.shape[1], dtype=z.dtype).expand(len(z), -1, -1)
     for weight, bias in engine.weights[:-1]:
         h = (h @ weight.T + bias).relu()
         slope = (h > 0).to(z.dtype)[:, :, None] * (weight @ slope)

@@ -23,9 +23,11 @@ from holdfast.methods.amortized._joint_loop import Joint, JointStack
 
 ATTACKED_ROWS = 1024  # of each test part
 E_AT = 15  # steps of the attack while its size varies, as in the authors' stored results
-TRAIN_T, TRAIN_E = (1, 3, 7, 15), (0.01, 0.05, 0.1, 0.2, 0.5)
+TRAIN_T = 1, 3, 7, 15
+TRAIN_E = 0.01, 0.05, 0.1, 0.2, 0.5
 L3 = (0.01, 0.03, 0.1, 0.3, 1.0)
-LAM, RADII = (0.1, 0.5, 1.0, 2.0), (0.0, 0.5, 1.0)
+LAM = 0.1, 0.5, 1.0, 2.0
+RADII = 0.0, 0.5, 1.0
 SHARES = (0.02, 0.05, 0.1)  # and all of it, which the tables have
 FEW = 50  # rows of each test part for the trade-off of methods that search
 
@@ -44,8 +46,10 @@ class Study:
     nets: dict[str, Arrays]
 
     def point(self, how: Joint, share: float | None = None) -> Figures:
-        """Networks trained on a share of the rows; None takes as many as the curves of the dataset have."""
-        seeds, used = min(self.repeats, 3), self.run.setting.curve_share if share is None else share
+        """Networks trained on a share of the rows; None takes as many as the curves of the dataset
+        have."""
+        seeds = min(self.repeats, 3)
+        used = self.run.setting.curve_share if share is None else share
 
         def make() -> Arrays:
             return setup.trained(how, setup.prepare(self.run.dataset, used), seeds, self.run.seed)
@@ -56,7 +60,10 @@ class Study:
     def trained_alike(self) -> list[tuple[str, Joint]]:
         """CounterNet and ours, for curves over settings of both."""
         setting = self.run.setting
-        return [("CounterNet", setup.fewer(setting)), (setup.OURS, setup.ours(setting, setting.attack))]
+        return [
+            ("CounterNet", setup.fewer(setting)),
+            (setup.OURS, setup.ours(setting, setting.attack)),
+        ]
 
 
 def all_curves(study: Study) -> dict[str, list[Line]]:
@@ -64,25 +71,33 @@ def all_curves(study: Study) -> dict[str, list[Line]]:
     attacks = {"attack": _attacks(study)}
     if not study.run.setting.curve_share:
         return attacks
-    return attacks | {"training": _trainings(study), "trade-off": _trade_off(study), "data size": _sizes(study)}
+    return attacks | {
+        "training": _trainings(study),
+        "trade-off": _trade_off(study),
+        "data size": _sizes(study),
+    }
 
 
 # ---- validity under attack
 
 
 def _attacks(study: Study) -> list[Line]:
-    shift, task = hf.Shift(eta=study.run.setting.eta), study.run.task
+    shift = hf.Shift(eta=study.run.setting.eta)
+    task = study.run.task
     plans = [("T", t, replace(shift, outer=t)) for t in T_STEPS]
     plans += [("E", e, replace(shift, outer=E_AT, epsilon=e)) for e in E_STEPS]
     plans += [("T, l2 ball", t, replace(shift, outer=t, norm="l2")) for t in T_STEPS]
     out = list[Line]()
     for label in ("CounterNet", setup.KEPT, setup.AUTHORS, setup.OURS):
-        how, cell = study.hows[label], study.nets[label]
+        how = study.hows[label]
+        cell = study.nets[label]
 
         def make(how: Joint = how, cell: Arrays = cell) -> Arrays:
             stack = setup.stacked(how, task, cell)
             return {
-                f"{kind} {categories} {value}": _under(stack, replace(plan, categories=categories), task)
+                f"{kind} {categories} {value}": _under(
+                    stack, replace(plan, categories=categories), task
+                )
                 for categories in ("softmax", "none")
                 for kind, value, plan in plans
             }
@@ -98,7 +113,8 @@ def _attacks(study: Study) -> list[Line]:
 
 
 def _under(stack: JointStack, shift: hf.Shift, task: setup.Task) -> np.ndarray[Any, Any]:
-    """(models,) validity of soft answers to the first test rows of each model's subset, under attack."""
+    """(models,) validity of soft answers to the first test rows of each model's subset, under
+    attack."""
     _, answers, logits = setup.of_stack(stack)
     k = len(task)
     x = [task.x[task.test[i % k]][:ATTACKED_ROWS] for i in range(len(stack))]
@@ -117,14 +133,31 @@ def _line(method: str, point: Figures, **more: Any) -> Line:
 
 
 def _trainings(study: Study) -> list[Line]:
-    out, setting, point = list[Line](), study.run.setting, study.point
-    ways: list[tuple[str, Joint, hf.Shift]] = [(setup.OURS, setup.ours(setting, None), setting.attack)]
-    ways.append((setup.AUTHORS, setup.fewer(setting), hf.Shift(eta=setting.eta, categories="softmax")))
+    out = list[Line]()
+    setting = study.run.setting
+    point = study.point
+    ways: list[tuple[str, Joint, hf.Shift]] = [
+        (setup.OURS, setup.ours(setting, None), setting.attack)
+    ]
+    ways.append(
+        (setup.AUTHORS, setup.fewer(setting), hf.Shift(eta=setting.eta, categories="softmax"))
+    )
     for label, how, shift in ways:
         for t in TRAIN_T:
-            out.append(_line(label, point(replace(how, shift=replace(shift, outer=t))), kind="T", strength=t))
+            out.append(
+                _line(
+                    label, point(replace(how, shift=replace(shift, outer=t))), kind="T", strength=t
+                )
+            )
         for e in TRAIN_E:
-            out.append(_line(label, point(replace(how, shift=replace(shift, epsilon=e))), kind="E", strength=e))
+            out.append(
+                _line(
+                    label,
+                    point(replace(how, shift=replace(shift, epsilon=e))),
+                    kind="E",
+                    strength=e,
+                )
+            )
         for schedule in ("linear", "log", "static"):
             made = point(replace(how, shift=shift, schedule=schedule))
             out.append(_line(label, made, kind="schedule", strength=schedule))
@@ -133,7 +166,9 @@ def _trainings(study: Study) -> list[Line]:
 
 def _trade_off(study: Study) -> list[Line]:
     out = [
-        _line(label, study.point(replace(how, l3=l3)), setting=l3) for label, how in study.trained_alike for l3 in L3
+        _line(label, study.point(replace(how, l3=l3)), setting=l3)
+        for label, how in study.trained_alike
+        for l3 in L3
     ]
     some: list[tuple[str, float, Callable[[], hf.Explainer]]] = []
     some += [("ROAR-LIME", lam, lambda lam=lam: hf.ROAR.lime(lam=lam)) for lam in LAM]

@@ -1,11 +1,14 @@
-"""Guo, Jia, Chen, Yadav and Xiao, "RoCourseNet", CIKM 2023: Tables 2, 3, 6 to 11 and the curves of Figures 3 to 6, 12.
+"""Guo, Jia, Chen, Yadav and Xiao, "RoCourseNet", CIKM 2023: Tables 2, 3, 6 to 11 and the curves of
+Figures 3 to 6, 12.
 
-A dataset comes in k subsets (years, schools, the original and the corrected table). One network per subset; the answers
-of each are put before the networks of all others. Rows are encoded first and every column may change, as in the paper.
-Networks of a method train side by side, whatever their number.
+A dataset comes in k subsets (years, schools, the original and the corrected table). One network per
+subset; the answers of each are put before the networks of all others. Rows are encoded first and
+every column may change, as in the paper. Networks of a method train side by side, whatever their
+number.
 
-Methods that come with their own predictor (CounterNet, RoCourseNet) are judged by these, all others by base networks of
-the same layers. On the small datasets everything is repeated with other seeds, because k = 2 says little.
+Methods that come with their own predictor (CounterNet, RoCourseNet) are judged by these, all others
+by base networks of the same layers. On the small datasets everything is repeated with other seeds,
+because k = 2 says little.
 """
 
 from dataclasses import replace
@@ -24,7 +27,9 @@ from holdfast.methods.amortized._joint_loop import Joint
 
 def measure(run: Run[setup.Setting, setup.Task]) -> Figures:
     """One dataset: everything the paper reports about it."""
-    setting, task, seed = run.setting, run.task, run.seed
+    setting = run.setting
+    task = run.task
+    seed = run.seed
     repeats = min(run.models, setting.repeats)
     cells = replace(run.cells, settings=run.cells.settings | {"repeats": repeats})
     base_how = replace(setting.how, l2=0.0, l3=0.0, loss="entropy", smooth_labels=True)
@@ -38,16 +43,22 @@ def measure(run: Run[setup.Setting, setup.Task]) -> Figures:
     if run.dataset not in setup.SIMULATED:
         few = min(repeats, 3)  # searching takes long, and varies less with the seed
         for label, make in setup.searches().items():
-            some = min(setting.rbr_rows if label == "RBR" else setting.rows, run.rows or setting.rows)
+            some = min(
+                setting.rbr_rows if label == "RBR" else setting.rows, run.rows or setting.rows
+            )
             found[label] = cells.arrays(
                 label,
-                lambda label=label, make=make, some=some: setup.searched(label, make, base_how, base, task, few, some),
+                lambda label=label, make=make, some=some: setup.searched(
+                    label, make, base_how, base, task, few, some
+                ),
                 [repr(make()), some, few, repr(base_how)],
             )
         for label, (kind, shift) in setup.generators(setting).items():
             found[label] = cells.arrays(
                 label,
-                lambda kind=kind, shift=shift: setup.generated(kind, shift, base, task, repeats, seed),
+                lambda kind=kind, shift=shift: setup.generated(
+                    kind, shift, base, task, repeats, seed
+                ),
                 [repr(kind), repr(shift), repr(base_how)],
             )
     hows = setup.joint_methods(setting)
@@ -63,15 +74,22 @@ def measure(run: Run[setup.Setting, setup.Task]) -> Figures:
             label: {key: mean_sd(cell[key]) for key in ("accuracy", "auc")}
             for label, cell in {"base": base_cell, **nets}.items()
         },
-        "training": {label: round(float(c["training"]), 1) for label, c in found.items() if "training" in c},
-        "per answer": {label: float(np.median(c["per answer"]) * 1000) for label, c in found.items()},
+        "training": {
+            label: round(float(c["training"]), 1) for label, c in found.items() if "training" in c
+        },
+        "per answer": {
+            label: float(np.median(c["per answer"]) * 1000) for label, c in found.items()
+        },
         "reported": reported(run.dataset),
         "curves": curves,
         "columns": task.x.shape[1],
         "farthest": setup.farthest(task),
         "training_rows": sum(len(rows) for rows in task.train),
         "test_rows": sum(len(rows) for rows in task.test),
-        "searched_rows": {"most": min(setting.rows, run.rows or setting.rows), "RBR": setting.rbr_rows},
+        "searched_rows": {
+            "most": min(setting.rows, run.rows or setting.rows),
+            "RBR": setting.rbr_rows,
+        },
         "repeats": repeats,
         "vae_samples": setting.vae_samples,
     }

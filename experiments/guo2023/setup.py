@@ -16,8 +16,8 @@ from experiments.cells import Arrays
 from experiments.data import load_table
 from experiments.experiment import Figures
 from experiments.tables import mean_sd, plain
+from holdfast._core.checks import untyped
 from holdfast.datasets import Dataset
-from holdfast.errors import untyped
 from holdfast.methods.amortized._generator_loop import GeneratorKind, GeneratorStack, fit_generators
 from holdfast.methods.amortized._joint_classifier import as_model
 from holdfast.methods.amortized._joint_loop import Joint, JointStack, fit_joint
@@ -26,9 +26,12 @@ from holdfast.methods.amortized.vae_cf import Variational
 from holdfast.nn.stack_derivatives import Weights
 from holdfast.schema.encoding import Encoding
 
-# Ours: the generator is told the class to reach and trains on answers as they are handed out, and the attack retrains
-# more gently. The other two are the paper's network, with the principled and the authors' way with categories.
-OURS, KEPT, AUTHORS = "RoCourseNet", "RoCourseNet, categories kept", "RoCourseNet, authors' softmax"
+# Ours: the generator is told the class to reach and trains on answers as they are handed out, and
+# the attack retrains more gently. The other two are the paper's network, with the principled and
+# the authors' way with categories.
+OURS = "RoCourseNet"
+KEPT = "RoCourseNet, categories kept"
+AUTHORS = "RoCourseNet, authors' softmax"
 UNATTACKED = "CounterNet, trained as ours"
 # How pages name them, so that nobody takes our training for the paper's.
 TITLES = {
@@ -46,7 +49,8 @@ class Setting:
 
     how: Joint
     eta: float
-    ours: dict[str, Any]  # where our own training differs, besides that the generator is told the class
+    # where our own training differs, besides that the generator is told the class
+    ours: dict[str, Any]
     attack: hf.Shift  # ours
     repeats: int  # seeds of each network
     rows: int  # test rows of a subset that methods which search are asked about
@@ -54,8 +58,10 @@ class Setting:
     vae_samples: int = 50
     vae_epochs: int | None = None
     generators: hf.Shift | None = None  # the attack on generators; None: ours
-    curve_share: float = 1.0  # of the training rows, where networks are trained for curves; 0: none are
-    fewer: int | None = None  # epochs of some networks trained under attack, where the paper's take long
+    # of the training rows, where networks are trained for curves; 0: none are
+    curve_share: float = 1.0
+    # epochs of some networks trained under attack, where the paper's take long
+    fewer: int | None = None
 
 
 def _sgd(eta: float) -> hf.Shift:
@@ -69,14 +75,37 @@ def _net(encoder: int, predictor: int, generator: int, **settings: Any) -> Joint
 SMOOTH: dict[str, Any] = {"loss": "entropy", "smooth_labels": True, "l2": 3.0, "l3": 0.01}
 SHORT: dict[str, Any] = {"l2": 1.0, "l3": 0.01, "dropout": 0.1, "epochs": 20}
 SETTINGS = {
-    "german_credit": Setting(_net(100, 20, 20, batch_size=256, l2=1.0), 0.03, SMOOTH, _sgd(0.3), repeats=10, rows=250,
-                             rbr_rows=250, generators=_sgd(0.1)),
-    "student": Setting(_net(50, 10, 50, lr=0.01), 0.01, SMOOTH, _sgd(0.03), repeats=10, rows=106, rbr_rows=106),
-    "covariate_shift": Setting(_net(50, 10, 10, lr=0.01), 0.03, {}, hf.Shift(eta=0.01), 5, 250, 250),
+    "german_credit": Setting(
+        _net(100, 20, 20, batch_size=256, l2=1.0),
+        0.03,
+        SMOOTH,
+        _sgd(0.3),
+        repeats=10,
+        rows=250,
+        rbr_rows=250,
+        generators=_sgd(0.1),
+    ),
+    "student": Setting(
+        _net(50, 10, 50, lr=0.01), 0.01, SMOOTH, _sgd(0.03), repeats=10, rows=106, rbr_rows=106
+    ),
+    "covariate_shift": Setting(
+        _net(50, 10, 10, lr=0.01), 0.03, {}, hf.Shift(eta=0.01), 5, 250, 250
+    ),
     "label_shift": Setting(_net(50, 10, 10, lr=0.01), 0.03, {}, hf.Shift(eta=0.01), 5, 250, 250),
-    "sba_loan": Setting(_net(200, 10, 10), 0.03, SHORT, _sgd(0.3), repeats=1, rows=500, rbr_rows=200, vae_samples=5,
-                        vae_epochs=10, curve_share=0.0, fewer=20),
-}  # fmt: skip
+    "sba_loan": Setting(
+        _net(200, 10, 10),
+        0.03,
+        SHORT,
+        _sgd(0.3),
+        repeats=1,
+        rows=500,
+        rbr_rows=200,
+        vae_samples=5,
+        vae_epochs=10,
+        curve_share=0.0,
+        fewer=20,
+    ),
+}
 
 
 # ---- data
@@ -101,7 +130,9 @@ class Task:
 def subsets(name: str) -> dict[str, Dataset]:
     """The tables; they share a schema."""
     if name == "german_credit":
-        return {kind: load_table(f"german_rocoursenet_{kind}") for kind in ("original", "corrected")}
+        return {
+            kind: load_table(f"german_rocoursenet_{kind}") for kind in ("original", "corrected")
+        }
     if name in SIMULATED:
         return {part: load_table(name).part(part) for part in ("before", "after")}
     loaded = load_table(name, rocoursenet=True)
@@ -110,29 +141,36 @@ def subsets(name: str) -> dict[str, Dataset]:
 
 
 def prepare(name: str, share: float = 1.0) -> Task:
-    """A test part of the last quarter of each subset, in the order of the file; of the rest, the first `share`."""
+    """A test part of the last quarter of each subset, in the order of the file; of the rest, the
+    first `share`."""
     tables = subsets(name)
     schema = next(iter(tables.values())).schema
     xs = [schema.encode(part.X) for part in tables.values()]
     classes = sorted(next(iter(tables.values())).y.unique())
     ys = [torch.tensor((part.y == classes[1]).to_numpy()).long() for part in tables.values()]
-    train, test, starts = list[Tensor](), list[Tensor](), [0, *accumulate(len(x) for x in xs)]
+    train = list[Tensor]()
+    test = list[Tensor]()
+    starts = [0, *accumulate(len(x) for x in xs)]
     for x, start in zip(xs, starts, strict=False):
         cut = round(0.75 * len(x))
         train.append(start + torch.arange(max(1, round(share * cut))))
         test.append(start + torch.arange(cut, len(x)))
     x = torch.cat(xs)
-    x = (x - x.amin(0)) / (x.amax(0) - x.amin(0)).clamp_min(1e-12)  # all columns from 0 to 1, over all subsets
+    # all columns from 0 to 1, over all subsets
+    x = (x - x.amin(0)) / (x.amax(0) - x.amin(0)).clamp_min(1e-12)
     free = _free(schema)
     return Task(tuple(tables), x, torch.cat(ys), train, test, free, free.encoding())
 
 
 def _free(schema: hf.Schema) -> hf.Schema:
-    """Encoded numbers as they are, categories with their levels; nothing fixed, no bounds but the data's range."""
+    """Encoded numbers as they are, categories with their levels; nothing fixed, no bounds but the
+    data's range."""
     out = list[hf.Feature]()
     for f in schema.features:
         if f.is_category:
-            out.append(hf.Feature(f.name, kind="category", levels=tuple(str(i) for i in range(f.width))))
+            out.append(
+                hf.Feature(f.name, kind="category", levels=tuple(str(i) for i in range(f.width)))
+            )
         else:
             out.append(hf.Feature(f.name, seen=(0.0, 1.0)))
     return hf.Schema(tuple(out))
@@ -142,22 +180,28 @@ def _free(schema: hf.Schema) -> hf.Schema:
 
 
 def farthest(task: Task) -> int:
-    """How far two rows inside the range of the data can be apart: a number by 1, another category by 2."""
+    """How far two rows inside the range of the data can be apart: a number by 1, another category
+    by 2."""
     return sum(2 if feature.is_category else 1 for feature in task.schema.features)
 
 
 def harden(raw: Tensor, task: Task, *, clamp: bool = True) -> Tensor:
-    """N at test: the largest level of each category; numbers clamped to the data's range, or as they are."""
+    """N at test: the largest level of each category; numbers clamped to the data's range, or as
+    they are."""
     hard = task.encoding.hard(raw)
     return hard.clamp(task.encoding.seen_low, task.encoding.seen_high) if clamp else hard
 
 
-Scores = Callable[[Tensor, Tensor], Tensor]  # models (m,), rows (n, d) -> does each predict class 1? (m, n)
+# models (m,), rows (n, d) -> does each predict class 1? (m, n)
+Scores = Callable[[Tensor, Tensor], Tensor]
 Answers = Callable[[int, Tensor], Tensor]  # model, rows (n, d) -> raw answers (n, d)
 
 
-def crossed(task: Task, repeats: int, scores: Scores, answers: Answers, rows: int | None = None) -> Arrays:
-    """(repeats, k, k) V with numbers clamped and as they are, and (repeats, k) costs and seconds per answer."""
+def crossed(
+    task: Task, repeats: int, scores: Scores, answers: Answers, rows: int | None = None
+) -> Arrays:
+    """(repeats, k, k) V with numbers clamped and as they are, and (repeats, k) costs and seconds
+    per answer."""
     k = len(task)
     out = {name: np.zeros((repeats, k, k)) for name in ("V", "V free")}
     out |= {name: np.zeros((repeats, k)) for name in ("cost", "cost free", "per answer")}
@@ -182,7 +226,8 @@ def prediction(task: Task, repeats: int, logits: Callable[[int, Tensor], Tensor]
     out = {name: np.zeros((repeats, k)) for name in ("accuracy", "auc")}
     for m in range(repeats * k):
         rows = task.test[m % k]
-        z, y = logits(m, task.x[rows]), task.y[rows]
+        z = logits(m, task.x[rows])
+        y = task.y[rows]
         out["accuracy"][m // k, m % k] = float(((z > 0) == (y > 0)).double().mean())
         out["auc"][m // k, m % k] = untyped("sklearn.metrics").roc_auc_score(y.numpy(), z.numpy())
     return out
@@ -210,24 +255,31 @@ def of_stack(stack: JointStack) -> tuple[Scores, Answers, Callable[[int, Tensor]
 def stacked(how: Joint, task: Task, weights: Arrays) -> JointStack:
     """The networks that a cell holds."""
     stack = JointStack.of(how, task.x.shape[1], 2, len(weights["theta"]))
-    stack.theta.flat[:], stack.theta_g.flat[:] = (torch.tensor(weights[name]) for name in ("theta", "theta_g"))
+    stack.theta.flat[:] = torch.tensor(weights["theta"])
+    stack.theta_g.flat[:] = torch.tensor(weights["theta_g"])
     return stack
 
 
 def trained(how: Joint, task: Task, repeats: int, seed: int) -> Arrays:
-    """Weights, processor seconds of training, and everything that is measured about the networks."""
+    """Weights, processor seconds of training, and everything that is measured about the
+    networks."""
     seeds = [seed + r for r in range(repeats) for _ in task.names]
     start = time.process_time()
     stack = fit_joint(how, task.x, task.y, task.encoding, tables=task.train * repeats, seeds=seeds)
     took = time.process_time() - start
     scores, answers, logits = of_stack(stack)
-    out = {"theta": stack.theta.flat.numpy(), "theta_g": stack.theta_g.flat.numpy(), "training": np.array(took)}
+    out = {
+        "theta": stack.theta.flat.numpy(),
+        "theta_g": stack.theta_g.flat.numpy(),
+        "training": np.array(took),
+    }
     out |= prediction(task, repeats, logits)
     return out | (crossed(task, repeats, scores, answers) if how.l2 else {})
 
 
 def joint_methods(setting: Setting) -> dict[str, Joint]:
-    """CounterNet, RoCourseNet in both ways of treating categories, its ablation, and ours with and without attack."""
+    """CounterNet, RoCourseNet in both ways of treating categories, its ablation, and ours with and
+    without attack."""
     shift = hf.Shift(eta=setting.eta)
     return {
         "CounterNet": setting.how,
@@ -246,7 +298,9 @@ def fewer(setting: Setting) -> Joint:
 
 def ours(setting: Setting, shift: hf.Shift | None) -> Joint:
     """The paper's layers and epochs, our training."""
-    differs: dict[str, Any] = dict.fromkeys(("condition_on_target", "clip_to_data", "hard_categories"), True)
+    differs: dict[str, Any] = dict.fromkeys(
+        ("condition_on_target", "clip_to_data", "hard_categories"), True
+    )
     return replace(setting.how, shift=shift, **differs | setting.ours)
 
 
@@ -255,7 +309,8 @@ def ours(setting: Setting, shift: hf.Shift | None) -> Joint:
 
 def generators(setting: Setting) -> dict[str, tuple[GeneratorKind, hf.Shift | None]]:
     """Table 3: each plain and made robust."""
-    how, shift = fewer(setting), setting.generators or setting.attack
+    how = fewer(setting)
+    shift = setting.generators or setting.attack
     hidden = (*how.encoder, *how.generator)
     loop = {"epochs": how.epochs, "batch_size": how.batch_size, "lr": how.lr}
     direct = Direct(hidden=hidden, dropout=how.dropout, l2=how.l2, l3=how.l3, **cast(Any, loop))
@@ -270,13 +325,26 @@ def generators(setting: Setting) -> dict[str, tuple[GeneratorKind, hf.Shift | No
 
 
 def generated(
-    kind: GeneratorKind, shift: hf.Shift | None, base: JointStack, task: Task, repeats: int, seed: int
+    kind: GeneratorKind,
+    shift: hf.Shift | None,
+    base: JointStack,
+    task: Task,
+    repeats: int,
+    seed: int,
 ) -> Arrays:
     """Train generators for the base networks and cross their answers."""
     seeds = [seed + r for r in range(repeats) for _ in task.names]
     start = time.process_time()
     made = fit_generators(
-        kind, base.net, base.theta, task.x, task.y, task.encoding, tables=task.train * repeats, seeds=seeds, shift=shift
+        kind,
+        base.net,
+        base.theta,
+        task.x,
+        task.y,
+        task.encoding,
+        tables=task.train * repeats,
+        seeds=seeds,
+        shift=shift,
     )
     took = time.process_time() - start
     scores, _, logits = of_stack(base)
@@ -288,7 +356,9 @@ def generated(
         if isinstance(kind, Variational):
             drawn = torch.Generator().manual_seed(seed * 1000 + i)
             noise = torch.randn(1, len(x), kind.latent, generator=drawn)
-        return GeneratorStack(made.kind, made.classes, made.nets, thetas).answers(x[None], t, task.encoding, noise)[0]
+        return GeneratorStack(made.kind, made.classes, made.nets, thetas).answers(
+            x[None], t, task.encoding, noise
+        )[0]
 
     return {"training": np.array(took)} | crossed(task, repeats, scores, answers)
 
@@ -304,7 +374,13 @@ def searches() -> dict[str, Callable[[], hf.Explainer]]:
 
 
 def searched(
-    label: str, make: Callable[[], hf.Explainer], how: Joint, base: JointStack, task: Task, repeats: int, rows: int
+    label: str,
+    make: Callable[[], hf.Explainer],
+    how: Joint,
+    base: JointStack,
+    task: Task,
+    repeats: int,
+    rows: int,
 ) -> Arrays:
     """Ask a method about the first test rows of each subset."""
     scores, _, _ = of_stack(base)
@@ -316,7 +392,9 @@ def searched(
         if noisy:  # from a row that was moved at random; categories stay
             drawn = torch.rand(x.shape, generator=torch.Generator().manual_seed(i)) * 0.2 - 0.1
             moved = torch.where(
-                task.encoding.one_hot, x, (x + drawn).clamp(task.encoding.seen_low, task.encoding.seen_high)
+                task.encoding.one_hot,
+                x,
+                (x + drawn).clamp(task.encoding.seen_low, task.encoding.seen_high),
             )
         else:
             moved = x
@@ -329,7 +407,8 @@ def searched(
 
 def figures(cell: Arrays) -> Figures:
     """What Table 2 shows, over all repeats; and the matrix of the first."""
-    v, k = cell["V"], cell["V"].shape[1]
+    v = cell["V"]
+    k = cell["V"].shape[1]
     off = ~np.eye(k, dtype=bool)
 
     def table(suffix: str) -> Figures:

@@ -1,4 +1,5 @@
-"""What every answer of a greedy search must keep, counted pair by pair: a run with one violation is an error.
+"""What every answer of a greedy search must keep, counted pair by pair: a run with one violation is
+an error.
 
     |x' - x| <= p delta          p: steps per pixel, delta: size of a step
     0 <= x' <= 1
@@ -7,8 +8,9 @@
     sum ceil(|x' - x| / delta) <= n q
     conf(x') >= gamma            if and only if there is an answer; nothing changes where conf(x) >= gamma already
 
-And of a sample of the pairs: conf one iteration earlier is below gamma; and the answer has the same bits when the pair
-is searched alone, in a batch of another size, without compaction, and without the shortcut.
+And of a sample of the pairs: conf one iteration earlier is below gamma; and the answer has the same
+bits when the pair is searched alone, in a batch of another size, without compaction, and without
+the shortcut.
 """
 
 import copy
@@ -24,23 +26,30 @@ import holdfast as hf
 from experiments.cells import Arrays
 
 Array = NDArray[Any]
-NOISE, CLOSE = 1e-6, 1e-4  # of a value, and of a number of steps
+# of a value, and of a number of steps
+NOISE = 1e-6
+CLOSE = 1e-4
 Counts = dict[str, int]
 
 
-def promises(method: hf.images.GreedyPixels, model: hf.images.ImageModel, x: Tensor, cell: Arrays) -> Counts:
+def promises(
+    method: hf.images.GreedyPixels, model: hf.images.ImageModel, x: Tensor, cell: Arrays
+) -> Counts:
     """Violations among answers, promise by promise.
 
     Args:
         x: (n, c, h, w) the images of the pairs.
-        cell: `x_cf` (n, c, h, w), `target`, `codes` and `iterations` (n,), and whether the caller's images were
-            `touched`.
+        cell: `x_cf` (n, c, h, w), `target`, `codes` and `iterations` (n,), and whether the caller's
+            images were `touched`.
     """
-    before, after = (np.asarray(v, np.float64).reshape(len(x), -1) for v in (x.numpy(), cell["x_cf"]))
+    before = np.asarray(x.numpy(), np.float64).reshape(len(x), -1)
+    after = np.asarray(cell["x_cf"], np.float64).reshape(len(x), -1)
     wanted = torch.as_tensor(cell["target"])[:, None]
     scores = model.scores(torch.as_tensor(cell["x_cf"]).nan_to_num().clamp(0, 1))
     conf = scores.double().softmax(1).gather(1, wanted).squeeze(1).numpy()
-    steps, change, most = cell["iterations"] * method.pixels, np.abs(after - before), method.confidence or 0.5
+    steps = cell["iterations"] * method.pixels
+    change = np.abs(after - before)
+    most = method.confidence or 0.5
     met = cell["codes"] != hf.Status.NOT_FOUND
     moved = (change > 0) & (cell["codes"] == hf.Status.ALREADY_MET)[:, None]
     largest = np.inf if method.limit is None else method.limit * method.delta
@@ -74,21 +83,28 @@ def _off(value: Array, delta: float) -> Array:
 
 
 def again(
-    method: hf.images.ImageExplainer, model: hf.images.ImageModel, x: Tensor, cell: Arrays, sample: Array
+    method: hf.images.ImageExplainer,
+    model: hf.images.ImageModel,
+    x: Tensor,
+    cell: Arrays,
+    sample: Array,
 ) -> tuple[Counts, Array]:
-    """Pairs of a sample whose answer differs in other circumstances, and the seconds each took alone.
+    """Pairs of a sample whose answer differs in other circumstances, and the seconds each took
+    alone.
 
     Args:
         sample: (m,) numbers of the pairs.
     """
-    images, wanted = x[sample], cell["target"][sample]
+    images = x[sample]
+    wanted = cell["target"][sample]
     names = np.array(model.classes)[wanted]
 
     def differs(found: Any, at: Array) -> Array:
         same = (found.x_cf.numpy() == cell["x_cf"][at]).reshape(len(at), -1).all(1)
         return ~(same & (found.iterations == cell["iterations"][at]))
 
-    took, alone = np.zeros(len(sample)), 0
+    took = np.zeros(len(sample))
+    alone = 0
     for i in range(len(sample)):
         start = time.process_time()
         found = method.explain(model, images[i : i + 1], names[i : i + 1])
@@ -97,18 +113,32 @@ def again(
     counts = {"alone": alone}
     for what, settings, batch_size in [
         ("another chunk", {}, max(2, len(sample) // 2)),
-        *([("without compaction", {"compact": False}, 128), ("without the shortcut", {"shortcut": False}, 128)]
-          if isinstance(method, hf.images.GreedyPixels) else []),
-    ]:  # fmt: skip
+        *(
+            [
+                ("without compaction", {"compact": False}, 128),
+                ("without the shortcut", {"shortcut": False}, 128),
+            ]
+            if isinstance(method, hf.images.GreedyPixels)
+            else []
+        ),
+    ]:
         other = copy.copy(method).set_params(**settings)
-        counts[what] = int(differs(other.explain(model, images, names, batch_size=batch_size), sample).sum())
+        counts[what] = int(
+            differs(other.explain(model, images, names, batch_size=batch_size), sample).sum()
+        )
     if isinstance(method, hf.images.GreedyPixels):
-        counts["not met one iteration earlier"] = _early(method, model, images, names, cell["iterations"][sample])
+        counts["not met one iteration earlier"] = _early(
+            method, model, images, names, cell["iterations"][sample]
+        )
     return counts, took
 
 
 def _early(
-    method: hf.images.GreedyPixels, model: hf.images.ImageModel, x: Tensor, names: Array, iterations: Array
+    method: hf.images.GreedyPixels,
+    model: hf.images.ImageModel,
+    x: Tensor,
+    names: Array,
+    iterations: Array,
 ) -> int:
     """Pairs that are met already one iteration before the last."""
     count = 0
@@ -124,6 +154,10 @@ def kept(counts: dict[str, Counts]) -> None:
     Args:
         counts: violations by what was searched, then by promise.
     """
-    broken = [f"{what}: {name} ({n})" for what, each in counts.items() for name, n in each.items() if n]
+    broken = [
+        f"{what}: {name} ({n})" for what, each in counts.items() for name, n in each.items() if n
+    ]
     if broken:
-        raise hf.HoldfastError(f"promises of the search were broken, pairs in brackets: {'; '.join(broken)}")
+        raise hf.HoldfastError(
+            f"promises of the search were broken, pairs in brackets: {'; '.join(broken)}"
+        )

@@ -1,8 +1,8 @@
 """Höltgen, Schut, Brauner and Gal, "DeDUCE: Generating Counterfactual Explanations At Scale", 2021.
 
-Every one of 5 x 100 test digits to each of the 9 other classes: how many pixels change, by how much, how real the
-answers look, what fails, and how long it takes. The paper runs its rivals on another network than its own; here all are
-measured on the same one as well.
+Every one of 5 x 100 test digits to each of the 9 other classes: how many pixels change, by how
+much, how real the answers look, what fails, and how long it takes. The paper runs its rivals on
+another network than its own; here all are measured on the same one as well.
 """
 
 import json
@@ -22,30 +22,59 @@ from experiments.tables import known
 
 
 def measure(run: Run[setup.Setting, setup.Task]) -> Figures:
-    """All tables of one set of images; what is repeated are test sets, and rows are images of one."""
-    name, sets, seed, made = run.dataset, run.models, run.seed, run.cells.together
+    """All tables of one set of images; what is repeated are test sets, and rows are images of
+    one."""
+    name = run.dataset
+    sets = run.models
+    seed = run.seed
+    made = run.cells.together
     images = min(run.rows or run.setting.images, run.setting.images)
     setting = replace(run.setting, common=tuple(i for i in run.setting.common if i < images))
 
-    how: dict[str, list[Any]] = {kind: [getattr(setting, kind), setting.train] for kind in setup.NETWORKS}
-    nets = made([(kind, partial(setup.network, name, kind, how[kind][0], seed), how[kind]) for kind in setup.NETWORKS])
+    how: dict[str, list[Any]] = {
+        kind: [getattr(setting, kind), setting.train] for kind in setup.NETWORKS
+    }
+    nets = made(
+        [
+            (kind, partial(setup.network, name, kind, how[kind][0], seed), how[kind])
+            for kind in setup.NETWORKS
+        ]
+    )
     files = {kind: cell["network"] for kind, cell in nets.items()}
-    judged = made([(f"about {kind}", partial(setup.about, name, files, kind), how[kind]) for kind in setup.CLASSIFIERS])
+    judged = made(
+        [
+            (f"about {kind}", partial(setup.about, name, files, kind), how[kind])
+            for kind in setup.CLASSIFIERS
+        ]
+    )
     kit = setup.Kit(name, setting, files, judged["about spectral"])
 
     questions = setup.questions(setting, sets, images)
     decides = {
-        key: [asdict(question), [how[kind] for kind in (question.kind, *setup.NEEDS.get(question.label, ()))]]
+        key: [
+            asdict(question),
+            [how[kind] for kind in (question.kind, *setup.NEEDS.get(question.label, ()))],
+        ]
         for key, question in questions.items()
     }
-    found = made([(key, partial(setup.search, kit, question), decides[key]) for key, question in questions.items()])
+    found = made(
+        [
+            (key, partial(setup.search, kit, question), decides[key])
+            for key, question in questions.items()
+        ]
+    )
     study = Study(kit, questions, found, sets)
 
     jobs: list[Job] = [
-        ("sanity", partial(setup.sanity, kit, seed), [setting.judged, setting.compared, setting.anogan, how])
+        (
+            "sanity",
+            partial(setup.sanity, kit, seed),
+            [setting.judged, setting.compared, setting.anogan, how],
+        )
     ]
     for label, kind in setup.RUNS:
-        key, many = f"{label} {kind} 0", setting.again if label in setup.GREEDY else setting.alone
+        key = f"{label} {kind} 0"
+        many = setting.again if label in setup.GREEDY else setting.alone
         make = partial(setup.in_other_company, kit, questions[key], found[key], many)
         jobs.append((f"again {label} {kind}", make, [many, decides[key]]))
     for key, pixels in study.to_score.items():
@@ -60,14 +89,22 @@ def measure(run: Run[setup.Setting, setup.Task]) -> Figures:
     result = {
         "title": setting.title,
         **study.measured(more),
-        "accuracy": {k: {p: known(judged[f"about {k}"][p]) for p in ("validation", "test")} for k in setup.CLASSIFIERS},
+        "accuracy": {
+            k: {p: known(judged[f"about {k}"][p]) for p in ("validation", "test")}
+            for k in setup.CLASSIFIERS
+        },
         "jitter": float(kit.density["jitter"]),
         "promises": broken,
         "settings": json.loads(json.dumps(asdict(setting))),
-        "pairs": {"all": sets * study.each, "common": len(study.common) * sets, "sets": sets, "images": images,
-                  "common images": everywhere},
+        "pairs": {
+            "all": sets * study.each,
+            "common": len(study.common) * sets,
+            "sets": sets,
+            "images": images,
+            "common images": everywhere,
+        },
         "models": sets,
-    }  # fmt: skip
+    }
     return result | {"findings": findings(result)}
 
 

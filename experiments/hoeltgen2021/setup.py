@@ -1,7 +1,7 @@
 """Höltgen et al. 2021: settings, images, networks, and what each cell searches or scores.
 
-All settings are in `SETTINGS`. A network is a cell that holds the file which its `save` writes; every other cell is
-handed the files it needs, so that cells can be made in processes of their own.
+All settings are in `SETTINGS`. A network is a cell that holds the file which its `save` writes;
+every other cell is handed the files it needs, so that cells can be made in processes of their own.
 """
 
 import tempfile
@@ -21,7 +21,7 @@ from experiments.cells import Arrays
 from experiments.hoeltgen2021.checks import again
 from experiments.hoeltgen2021.reported import METHODS, PAIRS_3, STEP_LIMITS, TABLE_5
 from holdfast import datasets as data
-from holdfast.errors import untyped
+from holdfast._core.checks import untyped
 from holdfast.images.model import as_images
 from holdfast.images.realism import LOWER_IS_BETTER, realism
 
@@ -32,9 +32,13 @@ CLASSIFIERS = ("spectral", "plain")
 NETWORKS = (*CLASSIFIERS, "autoencoder", "vae", "gan")
 DENSITY = ("mean", "whiten", "constant", "numbers")  # arrays of a `FeatureDensity`
 NEEDS = {"VLK": ("autoencoder",), "REVISE": ("vae",)}  # besides a classifier
-GREEDY = {"DeDUCE": ("spectral",), "JSMA": CLASSIFIERS}  # methods that are asked about all pairs, and on which networks
+# methods that are asked about all pairs, and on which networks
+GREEDY = {"DeDUCE": ("spectral",), "JSMA": CLASSIFIERS}
 SLOW = ("VLK", "REVISE")  # methods that are asked about some pairs, on both networks
-RUNS = (*((m, k) for m in SLOW for k in CLASSIFIERS), *((m, k) for m, kinds in GREEDY.items() for k in kinds))
+RUNS = (
+    *((m, k) for m in SLOW for k in CLASSIFIERS),
+    *((m, k) for m, kinds in GREEDY.items() for k in kinds),
+)
 # Which network each method explains: all the same one, or as in the paper.
 KINDS: dict[str, dict[str, str]] = {
     "same": dict.fromkeys(METHODS, "spectral"),
@@ -44,7 +48,8 @@ KINDS: dict[str, dict[str, str]] = {
 
 @dataclass(frozen=True)
 class Setting:
-    """A set of images, and what is spent on it. Options are those of the class they are named after."""
+    """A set of images, and what is spent on it. Options are those of the class they are named
+    after."""
 
     title: str
     train: int  # images to learn from, the first ones; those after them validate
@@ -62,7 +67,8 @@ class Setting:
     limits: tuple[int, ...]  # iterations for each step of Table 5
     judged: int  # images of each kind whose AnoGAN scores are compared
     compared: int  # the same of what is cheap to score
-    common: tuple[int, ...] = (1, 3, 4, 6, 7, 8)  # images of each test set that all methods are asked about
+    # images of each test set that all methods are asked about
+    common: tuple[int, ...] = (1, 3, 4, 6, 7, 8)
     shown: tuple[tuple[int, int], ...] = ()  # test images and wanted classes of Table 3
     again: int = 12  # pairs of each method that are searched again, in other company
     alone: int = 3  # the same of methods that take long
@@ -70,21 +76,45 @@ class Setting:
 
 SETTINGS = {
     "mnist": Setting(
-        "MNIST", train=50_000, images=100, ablation=50, tuning=3, limits=(1000, 2000, 4000), judged=60, compared=2000,
-        spectral={"width": 16, "coefficient": 4.0, "epochs": 10}, plain={"width": 16, "epochs": 10},
-        autoencoder={"epochs": 4}, vae={"epochs": 12}, gan={"updates": 1600}, vlk={"steps": 1000, "bisections": 2},
+        "MNIST",
+        train=50_000,
+        images=100,
+        ablation=50,
+        tuning=3,
+        limits=(1000, 2000, 4000),
+        judged=60,
+        compared=2000,
+        spectral={"width": 16, "coefficient": 4.0, "epochs": 10},
+        plain={"width": 16, "epochs": 10},
+        autoencoder={"epochs": 4},
+        vae={"epochs": 12},
+        gan={"updates": 1600},
+        vlk={"steps": 1000, "bisections": 2},
         revise={"lam": 0.1, "optimizer": "adam", "step": 0.05, "max_iter": 500},
-        anogan={"steps": 200, "lr": 0.3, "optimizer": "adam", "restarts": 5}, shown=PAIRS_3,
+        anogan={"steps": 200, "lr": 0.3, "optimizer": "adam", "restarts": 5},
+        shown=PAIRS_3,
     ),
     "digits": Setting(
-        "8 x 8 digits", train=1200, images=20, ablation=10, tuning=3, limits=(200, 200, 200), judged=30, compared=200,
+        "8 x 8 digits",
+        train=1200,
+        images=20,
+        ablation=10,
+        tuning=3,
+        limits=(200, 200, 200),
+        judged=30,
+        compared=200,
         spectral={"width": 8, "coefficient": 4.0, "epochs": 12, "batch_size": 64},
-        plain={"width": 8, "epochs": 12, "batch_size": 64}, autoencoder={"epochs": 20, "batch_size": 32},
-        vae={"epochs": 30, "latent": 8, "batch_size": 32}, gan={"updates": 300, "width": 16, "latent": 16},
-        vlk={"steps": 100, "bisections": 2}, revise={"lam": 1.0, "optimizer": "adam", "step": 0.05, "max_iter": 200},
-        anogan={"steps": 100, "lr": 0.1, "optimizer": "adam", "restarts": 3}, common=(1, 3, 4), again=6,
+        plain={"width": 8, "epochs": 12, "batch_size": 64},
+        autoencoder={"epochs": 20, "batch_size": 32},
+        vae={"epochs": 30, "latent": 8, "batch_size": 32},
+        gan={"updates": 300, "width": 16, "latent": 16},
+        vlk={"steps": 100, "bisections": 2},
+        revise={"lam": 1.0, "optimizer": "adam", "step": 0.05, "max_iter": 200},
+        anogan={"steps": 100, "lr": 0.1, "optimizer": "adam", "restarts": 3},
+        common=(1, 3, 4),
+        again=6,
     ),
-}  # fmt: skip
+}
 
 
 # ---- images
@@ -92,7 +122,8 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Task:
-    """Images (n, c, h, w) from 0 to 1 to learn from, to choose settings on and to ask about; and what is strange."""
+    """Images (n, c, h, w) from 0 to 1 to learn from, to choose settings on and to ask about; and
+    what is strange."""
 
     train: Tensor
     y: Array
@@ -113,16 +144,24 @@ def prepare(name: str) -> Task:
     if name == "digits":
         return _digits(SETTINGS[name].train)
     loaded = data.load("mnist")
-    learn, test = loaded.part("train"), loaded.part("test")
-    cut, x, y = SETTINGS[name].train, as_images(learn.X), learn.y.to_numpy()
-    strange = {"letters": as_images(data.load("letters").X), "garments": as_images(data.load("fashion_mnist").X)}
+    learn = loaded.part("train")
+    test = loaded.part("test")
+    cut = SETTINGS[name].train
+    x = as_images(learn.X)
+    y = learn.y.to_numpy()
+    strange = {
+        "letters": as_images(data.load("letters").X),
+        "garments": as_images(data.load("fashion_mnist").X),
+    }
     return Task(x[:cut], y[:cut], x[cut:], y[cut:], as_images(test.X), test.y.to_numpy(), strange)
 
 
 def _digits(cut: int) -> Task:
-    """The digits of scikit-learn; strange are those with their pixels in another order, and in reversed brightness."""
+    """The digits of scikit-learn; strange are those with their pixels in another order, and in
+    reversed brightness."""
     loaded = untyped("sklearn.datasets").load_digits()
-    x, y = as_images(loaded.images / 16), np.asarray(loaded.target)
+    x = as_images(loaded.images / 16)
+    y = np.asarray(loaded.target)
     order = torch.randperm(64, generator=torch.Generator().manual_seed(0))
     middle = (cut + len(x)) // 2
     test = x[middle:]
@@ -131,8 +170,11 @@ def _digits(cut: int) -> Task:
 
 
 def shown(setting: Setting, task: Task) -> list[tuple[int, int]]:
-    """Test images and wanted classes of the pictures; where the paper says nothing, the class after an image's own."""
-    return list(setting.shown) or [(i, int(task.test_y[i] + 1) % task.classes) for i in setting.common]
+    """Test images and wanted classes of the pictures; where the paper says nothing, the class after
+    an image's own."""
+    return list(setting.shown) or [
+        (i, int(task.test_y[i] + 1) % task.classes) for i in setting.common
+    ]
 
 
 # ---- networks
@@ -142,12 +184,16 @@ def network(name: str, kind: str, options: Options, seed: int) -> Arrays:
     """A trained network as the bytes of its file."""
     task = prepare(name)
     if kind in CLASSIFIERS:
-        made = (hf.images.SpectralResNet if kind == "spectral" else hf.images.PlainResNet)(**options, seed=seed)
-        made.fit(task.train, task.y)
-    else:
-        made = {"autoencoder": hf.images.ConvAutoencoder, "vae": hf.images.ConvVAE, "gan": hf.images.WGAN}[kind](
+        made = (hf.images.SpectralResNet if kind == "spectral" else hf.images.PlainResNet)(
             **options, seed=seed
         )
+        made.fit(task.train, task.y)
+    else:
+        made = {
+            "autoencoder": hf.images.ConvAutoencoder,
+            "vae": hf.images.ConvVAE,
+            "gan": hf.images.WGAN,
+        }[kind](**options, seed=seed)
         made.fit(task.train)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "network.safetensors"
@@ -157,7 +203,8 @@ def network(name: str, kind: str, options: Options, seed: int) -> Arrays:
 
 @dataclass(frozen=True)
 class Kit:
-    """What searches need: the files of all networks, and the densities of the features of the spectral one."""
+    """What searches need: the files of all networks, and the densities of the features of the
+    spectral one."""
 
     name: str
     setting: Setting
@@ -185,7 +232,9 @@ class Kit:
         tensors = {key: torch.as_tensor(self.density[key]) for key in DENSITY}
         return hf.FeatureDensity.from_tensors(model, tensors)
 
-    def method(self, label: str, model: hf.images.ImageModel, options: Options) -> hf.images.ImageExplainer:
+    def method(
+        self, label: str, model: hf.images.ImageModel, options: Options
+    ) -> hf.images.ImageExplainer:
         """A method that is ready to explain this model."""
         if label == "DeDUCE":
             deduce = hf.images.DeDUCE(**options)
@@ -197,12 +246,14 @@ class Kit:
         if label == "VLK":
             coder = self._load("autoencoder", hf.images.ConvAutoencoder)
             return hf.images.Prototype(autoencoder=coder, **options).fit(model, task.train, task.y)
-        return hf.images.REVISE(vae=self.vae, **options).fit(model, task.train[:1])  # its VAE is ready
+        # its VAE is ready
+        return hf.images.REVISE(vae=self.vae, **options).fit(model, task.train[:1])
 
 
 def about(name: str, files: dict[str, Array], kind: str) -> Arrays:
     """Accuracy of a network; the densities of the features of the spectral one."""
-    task, kit = prepare(name), Kit(name, SETTINGS[name], files, {})
+    task = prepare(name)
+    kit = Kit(name, SETTINGS[name], files, {})
     model = kit.model(kind)
     out: Arrays = {
         "validation": np.array(model.accuracy(task.validation, task.validation_y)),
@@ -219,7 +270,10 @@ def about(name: str, files: dict[str, Array], kind: str) -> Arrays:
 
 STILL: Options = {"momentum": 0.0}
 ABLATION: dict[str, Options] = {  # Table 4
-    **{f"lambda = {word}": {"lam": float(word), **STILL} for word in ("0", "1", "10", "1e2", "1e3", "1e4", "1e5")},
+    **{
+        f"lambda = {word}": {"lam": float(word), **STILL}
+        for word in ("0", "1", "10", "1e2", "1e3", "1e4", "1e5")
+    },
     **{f"mu = {word}": {"mu": mu, **STILL} for word, mu in (("1/5", 0.2), ("1", 1.0), ("5", 5.0))},
     "momentum 0.6": {"momentum": 0.6},
     **{f"{q} pixels": {"pixels": q, **STILL} for q in (2, 3)},
@@ -238,7 +292,8 @@ class Question:
 
     def images_and_labels(self, name: str) -> tuple[Tensor, Array]:
         """Images and their labels."""
-        task, images = prepare(name), list(self.images)
+        task = prepare(name)
+        images = list(self.images)
         if self.part == "test":
             return task.test[images], task.test_y[images]
         return task.validation[images], task.validation_y[images]
@@ -249,23 +304,32 @@ class Question:
 
 
 def questions(setting: Setting, sets: int, images: int) -> dict[str, Question]:
-    """What is asked, by the names of the cells: so many images of so many test sets, and the tables of settings."""
+    """What is asked, by the names of the cells: so many images of so many test sets, and the tables
+    of settings."""
     out = dict[str, Question]()
     for k in range(sets):
         first = k * setting.images
         common = tuple(first + i for i in setting.common if i < images)
         for label in SLOW:
             for kind in CLASSIFIERS:
-                out[f"{label} {kind} {k}"] = Question(label, kind, getattr(setting, label.lower()), "test", common)
+                out[f"{label} {kind} {k}"] = Question(
+                    label, kind, getattr(setting, label.lower()), "test", common
+                )
         for label, kinds in GREEDY.items():
             for kind in kinds:
-                out[f"{label} {kind} {k}"] = Question(label, kind, {}, "test", tuple(range(first, first + images)))
+                out[f"{label} {kind} {k}"] = Question(
+                    label, kind, {}, "test", tuple(range(first, first + images))
+                )
     for label, options in ABLATION.items():
-        out[label] = Question("DeDUCE", "spectral", options, "validation", tuple(range(setting.ablation)))
+        out[label] = Question(
+            "DeDUCE", "spectral", options, "validation", tuple(range(setting.ablation))
+        )
     limits = dict(zip(STEP_LIMITS, setting.limits, strict=True))
     for lam, step in TABLE_5:
         options = {"lam": lam, "step": step, "optimizer": "sgd", "max_iter": limits[step]}
-        out[tuned(lam, step)] = Question("REVISE", "plain", options, "validation", tuple(range(setting.tuning)))
+        out[tuned(lam, step)] = Question(
+            "REVISE", "plain", options, "validation", tuple(range(setting.tuning))
+        )
     return out
 
 
@@ -275,11 +339,13 @@ def tuned(lam: float, step: float) -> str:
 
 
 def search(kit: Kit, question: Question) -> Arrays:
-    """Every image to every other class: answers (n, c, h, w) image by image, and what there is to know about them."""
+    """Every image to every other class: answers (n, c, h, w) image by image, and what there is to
+    know about them."""
     model = kit.model(question.kind)
     method = kit.method(question.label, model, question.options)
     x, y = question.images_and_labels(kit.name)
-    before, start = x.clone(), time.process_time()
+    before = x.clone()
+    start = time.process_time()
     found = method.explain(model, x, "all", labels=y)
     return {
         "x_cf": found.x_cf.numpy(),
@@ -294,13 +360,18 @@ def search(kit: Kit, question: Question) -> Arrays:
 
 
 def in_other_company(kit: Kit, question: Question, cell: Arrays, many: int) -> Arrays:
-    """Some pairs once more, in other circumstances: how many differ, and how long each takes alone."""
+    """Some pairs once more, in other circumstances: how many differ, and how long each takes
+    alone."""
     model = kit.model(question.kind)
     method = kit.method(question.label, model, question.options)
     x = question.pairs(kit.name)
     sample = np.unique(np.linspace(0, len(x) - 1, many).astype(np.int64))
     counts, took = again(method, model, x, cell, sample)
-    return {"names": np.array(list(counts)), "counts": np.array(list(counts.values())), "took": took}
+    return {
+        "names": np.array(list(counts)),
+        "counts": np.array(list(counts.values())),
+        "took": took,
+    }
 
 
 def greedy(question: Question) -> hf.images.GreedyPixels | None:
@@ -317,13 +388,17 @@ def greedy(question: Question) -> hf.images.GreedyPixels | None:
 
 def scored(kit: Kit, images: Array, seed: int) -> Arrays:
     """AnoGAN scores of images (n, c, h, w), and how far apart the descents of each ended."""
-    found = hf.images.anogan_score(kit.gan, torch.as_tensor(images), hf.images.AnoGAN(**kit.setting.anogan, seed=seed))
+    found = hf.images.anogan_score(
+        kit.gan, torch.as_tensor(images), hf.images.AnoGAN(**kit.setting.anogan, seed=seed)
+    )
     return {"score": found.score.numpy(), "spread": found.spread.numpy()}
 
 
 def sanity(kit: Kit, seed: int) -> Arrays:
-    """How well each score tells strange images from digits: areas under the curve (scores, kinds)."""
-    task, density = prepare(kit.name), kit.feature_density(kit.model("spectral"))
+    """How well each score tells strange images from digits: areas under the curve (scores,
+    kinds)."""
+    task = prepare(kit.name)
+    density = kit.feature_density(kit.model("spectral"))
     how = hf.images.AnoGAN(**kit.setting.anogan, seed=seed)
     models: list[tuple[Options, int]] = [
         ({"gan": kit.gan, "anogan": how}, kit.setting.judged),
@@ -332,11 +407,18 @@ def sanity(kit: Kit, seed: int) -> Arrays:
     ]
     found = dict[str, list[float]]()
     for options, count in models:
-        usual, *others = (realism(evenly(x, count), **options) for x in (task.test, *task.strange.values()))
+        usual, *others = (
+            realism(evenly(x, count), **options) for x in (task.test, *task.strange.values())
+        )
         name = str(usual.columns[0])
-        found[name] = [hf.images.auroc(usual[name], other[name], LOWER_IS_BETTER[name]) for other in others]
-    return {"auroc": np.array(list(found.values())), "scores": np.array(list(found)),
-            "kinds": np.array(list(task.strange))}  # fmt: skip
+        found[name] = [
+            hf.images.auroc(usual[name], other[name], LOWER_IS_BETTER[name]) for other in others
+        ]
+    return {
+        "auroc": np.array(list(found.values())),
+        "scores": np.array(list(found)),
+        "kinds": np.array(list(task.strange)),
+    }
 
 
 def evenly(x: Tensor, count: int) -> Tensor:

@@ -7,7 +7,7 @@ import numpy as np
 from experiments.experiment import Figures, Results
 from experiments.krishna2024.curves import DEPTHS, SWEPT, WIDTHS
 from experiments.krishna2024.setup import KINDS
-from holdfast.errors import untyped
+from holdfast._core.checks import untyped
 from holdfast.training.adversarial import EPSILONS
 
 PRINTED = 4  # methods of the paper; those after them are shown beside them
@@ -17,7 +17,8 @@ CLAIMS = {
     2: "Answers become more expensive with epsilon; most steadily for SCFE",
     3: "The trends do not depend on depth and width",
     4: "Differences of costs lie within the bounds",
-    5: "Theorem 4: its condition is met by more than 90 % of the rows, and by all of these its conclusion",
+    5: "Theorem 4: its condition is met by more than 90 % of the rows, and by all of these its "
+    "conclusion",
     6: "Accuracy under attack rises with the epsilon of training",
     7: "Fewer points of a neighbourhood get the other outcome as epsilon grows",
     8: "Answers of SCFE are invalidated by noise more often as epsilon grows",
@@ -46,7 +47,8 @@ def verdicts(result: Figures) -> list[Figures]:
 
 def rank_correlation(a: Any, b: Any) -> float:
     """Spearman's, over the pairs that are there; 0 where one of them does not vary."""
-    a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    a = np.asarray(a, dtype=np.float64)
+    b = np.asarray(b, dtype=np.float64)
     there = np.isfinite(a) & np.isfinite(b)
     if there.sum() < 3 or len(set(a[there])) < 2 or len(set(b[there])) < 2:
         return 0.0
@@ -63,20 +65,25 @@ def falls(values: Any) -> bool:
 
 
 def trend(values: Any) -> str:
-    """The rank correlation with epsilon. Values that fall and then stay (all models give one class from some epsilon
-    on) have many ties, for which it stays short of a trend though they never rise: this is said, and decides nothing.
+    """The rank correlation with epsilon. Values that fall and then stay (all models give one class
+    from some epsilon on) have many ties, for which it stays short of a trend though they never
+    rise: this is said, and decides nothing.
     """
     steps = np.diff(known := numbers(values)[np.isfinite(numbers(values))])
     words = f"rank correlation {rank_correlation(EPSILONS, values):.2f}"
     if len(known) < 3 or rises(values) or falls(values) or not steps.any():
         return words
     if (steps <= 0).all() or (steps >= 0).all():
-        return f"{words} (never {'rises' if (steps <= 0).all() else 'falls'}; short of a trend because of ties)"
+        return (
+            f"{words} (never {'rises' if (steps <= 0).all() else 'falls'}; short of a trend "
+            "because of ties)"
+        )
     return words
 
 
 def _claim1(kind: str, curve: Curve, result: Figures) -> Verdict:
-    words, good = list[str](), list[bool]()
+    words = list[str]()
+    good = list[bool]()
     for name, valid in zip(result["methods"], curve["validity"], strict=True):
         last = valid[np.isfinite(valid)][-1] if np.isfinite(valid).any() else np.nan
         good.append(bool(falls(valid) and last < 0.5 * valid[0]))
@@ -85,13 +92,17 @@ def _claim1(kind: str, curve: Curve, result: Figures) -> Verdict:
 
 
 def _claim2(kind: str, curve: Curve, result: Figures) -> Verdict:
-    words, good = list[str](), list[bool]()
+    words = list[str]()
+    good = list[bool]()
     spread = dict[str, float]()
-    for name, rise, sd in zip(result["methods"], curve["extra cost"], curve["extra cost sd"], strict=True):
+    for name, rise, sd in zip(
+        result["methods"], curve["extra cost"], curve["extra cost sd"], strict=True
+    ):
         good.append(rises(rise))
         more = rise[1:][np.isfinite(rise[1:])]
         words.append(
-            f"{name}: more expensive at {int((more > 0).sum())} of the {len(more)} epsilons that answer, at most by "
+            f"{name}: more expensive at {int((more > 0).sum())} of the {len(more)} epsilons that "
+            "answer, at most by "
             f"{float(np.nanmax(rise)):+.3f}, {trend(rise)}{_mark(good[-1])}"
         )
         known = sd[1:][np.isfinite(sd[1:])]
@@ -101,21 +112,28 @@ def _claim2(kind: str, curve: Curve, result: Figures) -> Verdict:
 
 
 def _claim3(kind: str, curve: Curve, result: Figures) -> Verdict:
-    words, good, costs_known = list[str](), list[bool](), list[bool]()
+    words = list[str]()
+    good = list[bool]()
+    costs_known = list[bool]()
     for what, shapes in (("depth", DEPTHS), ("width", WIDTHS)):
         values = numbers(result["sweep"][what])  # (shapes, methods, epsilons, figures)
         for i, name in enumerate(SWEPT):
-            lost, rise = values[:, i, 0, 0] - values[:, i, 1, 0], values[:, i, 1, 1]
+            lost = values[:, i, 0, 0] - values[:, i, 1, 0]
+            rise = values[:, i, 1, 1]
             known = rise[np.isfinite(rise)]
             good.append(bool((lost > 0).all() and (known > 0).all()))
             costs_known.append(len(known) == len(rise))
-            each, more = (", ".join("-" if np.isnan(v) else f"{v:.2f}" for v in part) for part in (lost, rise))
+            each = ", ".join("-" if np.isnan(v) else f"{v:.2f}" for v in lost)
+            more = ", ".join("-" if np.isnan(v) else f"{v:.2f}" for v in rise)
             words.append(
                 f"{what} {list(shapes)}: {name} loses {each} of its validity (rank correlation "
-                f"{rank_correlation(shapes, lost):.2f}), answers more expensive by {more}{_mark(good[-1])}"
+                f"{rank_correlation(shapes, lost):.2f}), answers more expensive by "
+                f"{more}{_mark(good[-1])}"
             )
     if all(good) and not all(costs_known):
-        return None, "; ".join(["no row is answered by both models in some networks: costs are not known", *words])
+        return None, "; ".join(
+            ["no row is answered by both models in some networks: costs are not known", *words]
+        )
     return all(good), "; ".join(words)
 
 
@@ -125,22 +143,31 @@ def _mark(holds: bool) -> str:
 
 def _claim4(kind: str, curve: Curve, result: Figures) -> Verdict:
     pairs, violated, printed = curve["bounds"]
-    words = [f"{int(violated)} of {int(pairs)} violate the corrected bound, {int(printed)} the printed one"]
+    words = [
+        f"{int(violated)} of {int(pairs)} violate the corrected bound, {int(printed)} the printed "
+        "one"
+    ]
     bad = violated
     if kind == "logistic regression":
         lines = result["linear bounds"]
         worst = max((line["B1 violated"] or 0) + (line["B1' violated"] or 0) for line in lines)
         printed_worst = max(line["printed violated"] or 0 for line in lines)
-        empty = np.mean([line["printed vacuous"] for line in lines if line["printed vacuous"] is not None] or [np.nan])
+        empty = np.mean(
+            [line["printed vacuous"] for line in lines if line["printed vacuous"] is not None]
+            or [np.nan]
+        )
         words.append(
-            f"plain gradient descent: corrected violated by {worst:.0%}; printed Theorem 1 vacuous for {empty:.0%}, "
+            f"plain gradient descent: corrected violated by {worst:.0%}; printed Theorem 1 "
+            f"vacuous for {empty:.0%}, "
             f"taken literally violated by up to {printed_worst:.0%}"
         )
         bad += worst
     else:
         worst = max(line["B2 violated"] or 0 for line in result["ntk bounds"])
         printed_worst = max(line["printed violated"] or 0 for line in result["ntk bounds"])
-        words.append(f"NTK: corrected violated by {worst:.0%}, printed by up to {printed_worst:.0%}")
+        words.append(
+            f"NTK: corrected violated by {worst:.0%}, printed by up to {printed_worst:.0%}"
+        )
         bad += worst
     of_kind = [line for line in result["vae bounds"] if line["kind"] == float(kind == "network")]
     latent = max(line["violated"] or 0 for line in of_kind)
@@ -149,7 +176,11 @@ def _claim4(kind: str, curve: Curve, result: Figures) -> Verdict:
 
 
 def _claim5(kind: str, curve: Curve, result: Figures) -> Verdict:
-    name, lines = ("Theorem 4", result["linear bounds"]) if kind != "network" else ("Theorem 5", result["ntk bounds"])
+    name, lines = (
+        ("Theorem 4", result["linear bounds"])
+        if kind != "network"
+        else ("Theorem 5", result["ntk bounds"])
+    )
     lines = [line for line in lines if line[f"{name} condition"] is not None]
     if not lines:
         return None, "no row is refused by both models"
@@ -157,7 +188,8 @@ def _claim5(kind: str, curve: Curve, result: Figures) -> Verdict:
     true = [line[f"{name} conclusion"] for line in lines if line[f"{name} conclusion"] is not None]
     least = min(true, default=float("nan"))
     words = (
-        f"{name}: condition met by at least {met:.0%}, conclusion true for {least:.0%} to {max(true, default=0):.0%}"
+        f"{name}: condition met by at least {met:.0%}, conclusion true for {least:.0%} to "
+        f"{max(true, default=0):.0%}"
     )
     return bool(met > 0.9 and least == 1), words
 
@@ -170,7 +202,8 @@ def _claim6(kind: str, curve: Curve, result: Figures) -> Verdict:
 
 
 def _claim7(kind: str, curve: Curve, result: Figures) -> Verdict:
-    share, everyone = curve["nearby"], curve["nearby, all rows"]
+    share = curve["nearby"]
+    everyone = curve["nearby, all rows"]
     words = f"share {share[0]:.3f} to {share[-1]:.3f}, {trend(share)}"
     all_words = f"over all rows {everyone[0]:.3f} to {everyone[-1]:.3f}, {trend(everyone)}"
     return falls(share), f"{words}; {all_words}"
@@ -183,14 +216,25 @@ def _claim8(kind: str, curve: Curve, result: Figures) -> Verdict:
     return rises(noise), f"{ends}, {trend(noise)}"
 
 
-CHECKS = {1: _claim1, 2: _claim2, 3: _claim3, 4: _claim4, 5: _claim5, 6: _claim6, 7: _claim7, 8: _claim8}
+CHECKS = {
+    1: _claim1,
+    2: _claim2,
+    3: _claim3,
+    4: _claim4,
+    5: _claim5,
+    6: _claim6,
+    7: _claim7,
+    8: _claim8,
+}
 
 
 def tally(results: Results) -> dict[str, str]:
     """In how many cases, of a dataset and a kind of model, each claim holds."""
     out = dict[str, str]()
     for number, text in CLAIMS.items():
-        verdicts = [line["holds"] for r in results for line in r["claims"] if line["claim"] == number]
+        verdicts = [
+            line["holds"] for r in results for line in r["claims"] if line["claim"] == number
+        ]
         is_open = verdicts.count(None)
         share = f"{verdicts.count(True)} of {len(verdicts)} cases"
         out[f"{number}. {text}"] = f"{share}, {is_open} open" if is_open else share

@@ -1,4 +1,5 @@
-"""Krishna et al. 2024, its figures: everything against the epsilon of training, and for other architectures."""
+"""Krishna et al. 2024, its figures: everything against the epsilon of training, and for other
+architectures."""
 
 from typing import Any
 
@@ -13,46 +14,80 @@ from experiments.krishna2024.neighbourhood import granted_nearby, nearby_rows
 from experiments.krishna2024.setup import hardened, latent_space, methods
 from holdfast.training.adversarial import EPSILONS
 
-NOISE, DRAWS = 0.1, 1000  # standard deviation: a variance of 0.01
-NEAR, NEIGHBOURS = 0.5, 150  # radius of a neighbourhood; rows in its picture
-DEPTHS, WIDTHS = (1, 2, 3, 4), (1, 2, 4, 8)
+# standard deviation: a variance of 0.01
+NOISE = 0.1
+DRAWS = 1000
+# radius of a neighbourhood; rows in its picture
+NEAR = 0.5
+NEIGHBOURS = 150
+DEPTHS = 1, 2, 3, 4
+WIDTHS = 1, 2, 4, 8
 SWEPT = ("SCFE", "Growing Spheres", "SCFE, lambda 1")
 FIGURES = ("validity", "extra cost", "cost")
 Array = np.ndarray[Any, Any]
 
 
-def curves(task: Split, hidden: tuple[int, ...], epochs: int, seeds: int, rows: int, seed: int) -> Arrays:
+def curves(
+    task: Split, hidden: tuple[int, ...], epochs: int, seeds: int, rows: int, seed: int
+) -> Arrays:
     """Everything against epsilon: (methods, epsilons) and (epsilons,) values."""
     models = hardened(task, hidden, epochs, seeds, seed, epsilon=EPSILONS)
     X = task.test_X.iloc[:rows]
     net = latent_space(task, seed)
     known = methods(net)
     study = hf.tradeoff(models, X, known, test=(task.test_X, task.test_y), seed=seed)
-    table, bounds = study.table(), study.bounds()
-    twice = hf.tradeoff(models, X, methods(net, 2), test=(task.test_X, task.test_y), seed=seed).table()
-    by_seed = study.rows().groupby(["method", "epsilon", "seed"], sort=False)["found"].mean().groupby(level=[0, 1])
+    table = study.table()
+    bounds = study.bounds()
+    twice = hf.tradeoff(
+        models, X, methods(net, 2), test=(task.test_X, task.test_y), seed=seed
+    ).table()
+    by_seed = (
+        study.rows()
+        .groupby(["method", "epsilon", "seed"], sort=False)["found"]
+        .mean()
+        .groupby(level=[0, 1])
+    )
     of_methods = [
-        "asked", "validity", "cost", "cost of attempts", "extra cost", "extra cost sd", "pairs", "survives",
-    ]  # fmt: skip
-    out = {name: table[name].to_numpy(np.float64).reshape(len(known), len(EPSILONS)) for name in of_methods}
+        "asked",
+        "validity",
+        "cost",
+        "cost of attempts",
+        "extra cost",
+        "extra cost sd",
+        "pairs",
+        "survives",
+    ]
+    out = {
+        name: table[name].to_numpy(np.float64).reshape(len(known), len(EPSILONS))
+        for name in of_methods
+    }
     out |= {"accuracy": study.accuracy.mean(1), "attacked": study.attacked.mean(1)}
     out |= {"accuracy sd": study.accuracy.std(1), "attacked sd": study.attacked.std(1)}
-    out["validity sd"] = np.array([[by_seed.std(ddof=0).get((m, e), np.nan) for e in EPSILONS] for m in known])
+    out["validity sd"] = np.array(
+        [[by_seed.std(ddof=0).get((m, e), np.nan) for e in EPSILONS] for m in known]
+    )
     out |= {"noise": np.stack([study.under_noise(name, sd=NOISE, draws=DRAWS) for name in known])}
-    out["validity, twice the budget"] = twice["validity"].to_numpy(np.float64).reshape(len(known), -1)
+    out["validity, twice the budget"] = (
+        twice["validity"].to_numpy(np.float64).reshape(len(known), -1)
+    )
     out["nearby"], out["nearby, all rows"] = nearby(models, X)
     crossing = study.cross_validity("SCFE")
-    solved = [[hf.AdversarialModels.name(e) for e in EPSILONS].index(name) for name in crossing.names]
+    solved = [
+        [hf.AdversarialModels.name(e) for e in EPSILONS].index(name) for name in crossing.names
+    ]
     out["crossing"] = np.full((len(EPSILONS), len(EPSILONS)), np.nan)
     out["crossing"][np.ix_(solved, solved)] = crossing.matrix
     out["slope"] = slopes(models, X)
     out["recommended"] = np.array(study.recommended())
-    out["bounds"] = np.array([len(bounds), bounds["violated"].sum(), bounds["paper violated"].sum()])
+    out["bounds"] = np.array(
+        [len(bounds), bounds["violated"].sum(), bounds["paper violated"].sum()]
+    )
     return out
 
 
 def neighbourhood(task: Split, epochs: int, seed: int) -> Arrays:
-    """The neighbours of one row in the plane, and whom of them the network of each epsilon grants the other outcome.
+    """The neighbours of one row in the plane, and whom of them the network of each epsilon grants
+    the other outcome.
 
     The row is the first that the most epsilons refuse it.
     """
@@ -60,27 +95,33 @@ def neighbourhood(task: Split, epochs: int, seed: int) -> Arrays:
     row = int(refused(models, task.test_X).sum((0, 1)).argmax())
     found = nearby_rows(models, task.test_X, row, neighbours=NEIGHBOURS)
     per_epsilon = found[["a", "b", "granted"]].to_numpy(np.float64).reshape(len(EPSILONS), -1, 3)
-    return {"place": per_epsilon[0, :, :2].T, "granted": per_epsilon[:, :, 2]}  # (2, rows) and (epsilons, rows)
+    # (2, rows) and (epsilons, rows)
+    return {"place": per_epsilon[0, :, :2].T, "granted": per_epsilon[:, :, 2]}
 
 
 def refused(models: hf.AdversarialModels, X: pd.DataFrame) -> Array:
     """(epsilons, seeds, n) does the model not give the row what is wanted?"""
     names = np.array(models.bank.classes, dtype=object)
-    given = names[models.bank.scores(X).argmax(2).numpy()].reshape(len(models.epsilon), models.seeds, len(X))
+    given = names[models.bank.scores(X).argmax(2).numpy()].reshape(
+        len(models.epsilon), models.seeds, len(X)
+    )
     return given != models.wanted_classes(X)
 
 
 def nearby(models: hf.AdversarialModels, X: pd.DataFrame) -> tuple[Array, Array]:
-    """Twice (epsilons,): share of the points around a row that get what is wanted, over the rows that the model
-    refuses, and over all."""
+    """Twice (epsilons,): share of the points around a row that get what is wanted, over the rows
+    that the model refuses, and over all."""
     share = granted_nearby(models, X, radius=NEAR)
-    of_refused = [s[r].mean() if r.any() else np.nan for s, r in zip(share, refused(models, X), strict=True)]
+    of_refused = [
+        s[r].mean() if r.any() else np.nan for s, r in zip(share, refused(models, X), strict=True)
+    ]
     return np.array(of_refused), share.mean((1, 2))
 
 
 def slopes(models: hf.AdversarialModels, X: pd.DataFrame) -> Array:
     """(epsilons,) mean length of the score's gradient."""
-    out, x = list[float](), models.schema.encode(X)
+    out = list[float]()
+    x = models.schema.encode(X)
     for group in models.bank.groups:
         assert group.networks is not None
         m = len(group)
@@ -90,8 +131,8 @@ def slopes(models: hf.AdversarialModels, X: pd.DataFrame) -> Array:
 
 
 def sweep(task: Split, epochs: int, rows: int, seed: int) -> Arrays:
-    """Validity and the difference of costs at the largest epsilon for deeper and for wider networks: (shapes, methods,
-    epsilons, figures)."""
+    """Validity and the difference of costs at the largest epsilon for deeper and for wider
+    networks: (shapes, methods, epsilons, figures)."""
     d = task.width
     shapes = {"depth": [(2 * d,) * k for k in DEPTHS], "width": [(d * k, d * k) for k in WIDTHS]}
     known = {name: method for name, method in methods().items() if name in SWEPT}

@@ -1,8 +1,10 @@
-"""Krishna, Agarwal and Lakkaraju, "On the Trade-offs between Adversarial Robustness and Actionable Explanations".
+"""Krishna, Agarwal and Lakkaraju, "On the Trade-offs between Adversarial Robustness and Actionable
+Explanations".
 
-The paper prints no tables; what it says of its figures is eight claims. Each is checked on every dataset, for logistic
-regression and for a network of one hidden layer twice as wide as the rows. Columns are between 0 and 1 and all of them
-may change; for each row the outcome is wanted that the plain model does not give it.
+The paper prints no tables; what it says of its figures is eight claims. Each is checked on every
+dataset, for logistic regression and for a network of one hidden layer twice as wide as the rows.
+Columns are between 0 and 1 and all of them may change; for each row the outcome is wanted that the
+plain model does not give it.
 """
 
 from functools import partial
@@ -11,7 +13,16 @@ from typing import Any
 from experiments.cells import Arrays, Job
 from experiments.data import Split
 from experiments.experiment import Experiment, Figures, Run
-from experiments.krishna2024.bounds import HARDER, LINEAR, MILD, VAE, WIDE, linear_bounds, ntk_bounds, vae_bounds
+from experiments.krishna2024.bounds import (
+    HARDER,
+    LINEAR,
+    MILD,
+    VAE,
+    WIDE,
+    linear_bounds,
+    ntk_bounds,
+    vae_bounds,
+)
 from experiments.krishna2024.claims import verdicts
 from experiments.krishna2024.curves import curves, neighbourhood, sweep
 from experiments.krishna2024.page import page, pictures
@@ -25,14 +36,19 @@ DIGITS = 5
 
 def measure(run: Run[Setting, Split]) -> Figures:
     """One dataset: curves, bounds, architectures, and the verdict on every claim."""
-    task, epochs, models, seed = run.task, run.setting.epochs, run.models, run.seed
+    task = run.task
+    epochs = run.setting.epochs
+    models = run.models
+    seed = run.seed
     rows = min(run.rows or ROWS, ROWS)
     half = -(-rows // 2)
     about = [epochs, models, rows, [repr(method) for method in methods().values()]]
     jobs: list[Job] = [("sweep", partial(sweep, task, epochs, half, seed), rows)]
     for kind, times in KINDS.items():
         hidden = (times * task.width,) * bool(times)
-        jobs.append((f"curves {kind}", partial(curves, task, hidden, epochs, models, rows, seed), about))
+        jobs.append(
+            (f"curves {kind}", partial(curves, task, hidden, epochs, models, rows, seed), about)
+        )
     jobs += [
         ("ntk bounds", partial(ntk_bounds, task, seed), None),
         ("vae bounds", partial(vae_bounds, task, epochs, rows, seed), [rows, *MILD]),
@@ -47,8 +63,14 @@ def measure(run: Run[Setting, Split]) -> Figures:
         "methods": list(methods()),
         "curves": {kind: _plain(found[f"curves {kind}"]) for kind in KINDS},
         "place": plain(found["neighbourhood"]["place"], DIGITS),
-        "granted": ["".join("01"[int(v)] for v in line) for line in found["neighbourhood"]["granted"]],
-        "shown": {f"{k} {e:g}": plain(cell[f"shown {e:g}"], DIGITS) for k, cell in shown.items() for e in HARDER},
+        "granted": [
+            "".join("01"[int(v)] for v in line) for line in found["neighbourhood"]["granted"]
+        ],
+        "shown": {
+            f"{k} {e:g}": plain(cell[f"shown {e:g}"], DIGITS)
+            for k, cell in shown.items()
+            for e in HARDER
+        },
         "linear bounds": _lines(found["linear bounds"], LINEAR),
         "ntk bounds": _lines(found["ntk bounds"], WIDE),
         "vae bounds": _lines(found["vae bounds"], VAE),

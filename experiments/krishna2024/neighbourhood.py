@@ -2,7 +2,8 @@
 
     share(e) = Pr( the model of epsilon e grants x + r u ),   u uniform on the unit sphere, r uniform up to the radius
 
-The same points for every model. For the eye: rows of the data around one person, laid out in the plane by t-SNE.
+The same points for every model. For the eye: rows of the data around one person, laid out in the
+plane by t-SNE.
 """
 
 from typing import Any
@@ -12,10 +13,11 @@ import pandas as pd
 import torch
 
 import holdfast as hf
+from holdfast._core.checks import untyped
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import chunks
 from holdfast.distances import l2
-from holdfast.errors import SettingError, untyped
+from holdfast.errors import SettingError
 
 CELLS = 1 << 20  # numbers in drawn rows at once
 
@@ -29,21 +31,27 @@ def granted_nearby(
     samples: int = 200,
     seed: int = 0,
 ) -> np.ndarray[Any, Any]:
-    """(epsilons, seeds, n) the share of points within an l2 radius of each encoded row that each model grants.
+    """(epsilons, seeds, n) the share of points within an l2 radius of each encoded row that each
+    model grants.
 
     Args:
-        target: the class that is wanted; None: for each row the one that the plain model does not give it.
+        target: the class that is wanted; None: for each row the one that the plain model does not
+            give it.
         radius: in encoded units.
         samples: points for each row.
         seed: points are derived from it and the contents of each row.
     """
     if not (radius > 0 and samples >= 1):
-        raise SettingError(f"need a positive radius and at least one sample, got {radius} and {samples}")
+        raise SettingError(
+            f"need a positive radius and at least one sample, got {radius} and {samples}"
+        )
     names = np.array(hardened.bank.classes, dtype=object)
-    wanted = torch.tensor((hardened.wanted_classes(X, target)[..., None] == names).argmax(2))  # (seeds, n)
+    # (seeds, n)
+    wanted = torch.tensor((hardened.wanted_classes(X, target)[..., None] == names).argmax(2))
     x = hardened.schema.encode(X)
     n, d = x.shape
-    random, parts = RowRandom.of(seed, x), list[torch.Tensor]()
+    random = RowRandom.of(seed, x)
+    parts = list[torch.Tensor]()
     for rows in chunks(torch.arange(n), max(1, CELLS // (samples * d * len(hardened.bank)))):
         u = l2.ascent(random[rows].normal(samples, d).flatten(0, 1))
         r = radius * random[rows].uniform(samples, draw=1).reshape(-1, 1)
@@ -62,7 +70,8 @@ def nearby_rows(
     neighbours: int = 200,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """The nearest rows of a table to one of them, in the plane, and what the first model of each epsilon says of them.
+    """The nearest rows of a table to one of them, in the plane, and what the first model of each
+    epsilon says of them.
 
     Returns:
         Columns `a`, `b`, `epsilon`, `granted`, `asked`, as `neighbourhood_chart` takes them.
@@ -74,11 +83,22 @@ def nearby_rows(
     near = (x - x[row]).square().sum(1).argsort(stable=True)[: neighbours + 1]
     if len(near) < 4:
         raise SettingError(f"a picture needs at least 3 neighbours, got {len(near) - 1}")
-    tsne = untyped("sklearn.manifold").TSNE(perplexity=min(30, (len(near) - 1) / 3), random_state=seed, init="pca")
+    tsne = untyped("sklearn.manifold").TSNE(
+        perplexity=min(30, (len(near) - 1) / 3), random_state=seed, init="pca"
+    )
     plane: Any = tsne.fit_transform(x[near].numpy())
-    granted = hardened.only(range(1)).scores(X.iloc[near.numpy()]).argmax(2).numpy() == wanted  # (epsilons, rows)
+    # (epsilons, rows)
+    granted = hardened.only(range(1)).scores(X.iloc[near.numpy()]).argmax(2).numpy() == wanted
     parts = [
-        pd.DataFrame({"a": plane[:, 0], "b": plane[:, 1], "epsilon": e, "granted": given, "asked": near.numpy() == row})
+        pd.DataFrame(
+            {
+                "a": plane[:, 0],
+                "b": plane[:, 1],
+                "epsilon": e,
+                "granted": given,
+                "asked": near.numpy() == row,
+            }
+        )
         for e, given in zip(hardened.epsilon, granted, strict=True)
     ]
     return pd.concat(parts, ignore_index=True)

@@ -70,8 +70,8 @@ def _cells(values: Any) -> list[str]:
 
 
 def pictures(results: Results) -> Pictures:
-    """Of each dataset the curves of both kinds of models, differences of costs beside their bounds, and for networks
-    answers on models of other epsilons, and what is granted around one row."""
+    """Of each dataset the curves of both kinds of models, differences of costs beside their bounds,
+    and for networks answers on models of other epsilons, and what is granted around one row."""
     drawn = {
         "logistic": partial(_tradeoff, kind="logistic regression"),
         "network": partial(_tradeoff, kind="network"),
@@ -79,32 +79,53 @@ def pictures(results: Results) -> Pictures:
         "crossing": _crossing,
         "around": _around,
     }
-    return {f"{r['dataset']}-{part}.svg": partial(draw, r) for r in results for part, draw in drawn.items()}
+    return {
+        f"{r['dataset']}-{part}.svg": partial(draw, r)
+        for r in results
+        for part, draw in drawn.items()
+    }
 
 
 def _tradeoff(r: Figures, *, kind: str) -> Any:
-    curve, parts = r["curves"][kind], list[pd.DataFrame]()
-    models = {"accuracy": numbers(curve["accuracy"]), "attacked accuracy": numbers(curve["attacked"])}
+    curve = r["curves"][kind]
+    parts = list[pd.DataFrame]()
+    models = {
+        "accuracy": numbers(curve["accuracy"]),
+        "attacked accuracy": numbers(curve["attacked"]),
+    }
     for i, name in enumerate(r["methods"]):
-        columns = {key: numbers(curve[key])[i] for key in ("validity", "cost", "extra cost", "survives")}
+        columns = {
+            key: numbers(curve[key])[i] for key in ("validity", "cost", "extra cost", "survives")
+        }
         parts.append(pd.DataFrame({"method": name, "epsilon": r["epsilon"], **columns, **models}))
     return tradeoff_chart(pd.concat(parts, ignore_index=True), curve["recommended"], ATTACK)
 
 
 def _bounds(r: Figures) -> Any:
-    boxes = [pd.DataFrame(rows, columns=["difference", "bound"]).assign(case=c) for c, rows in r["shown"].items()]
+    boxes = [
+        pd.DataFrame(rows, columns=["difference", "bound"]).assign(case=c)
+        for c, rows in r["shown"].items()
+    ]
     return bounds_chart(pd.concat(boxes, ignore_index=True))
 
 
 def _crossing(r: Figures) -> Any:
-    return validity_heatmap(numbers(r["curves"]["network"]["crossing"]), [f"{e:g}" for e in r["epsilon"]])
+    return validity_heatmap(
+        numbers(r["curves"]["network"]["crossing"]), [f"{e:g}" for e in r["epsilon"]]
+    )
 
 
 def _around(r: Figures) -> Any:
     a, b = numbers(r["place"])
     parts = [
         pd.DataFrame(
-            {"a": a, "b": b, "epsilon": e, "granted": np.array([*marks]) == "1", "asked": np.arange(len(a)) == 0}
+            {
+                "a": a,
+                "b": b,
+                "epsilon": e,
+                "granted": np.array([*marks]) == "1",
+                "asked": np.arange(len(a)) == 0,
+            }
         )
         for e, marks in zip(r["epsilon"], r["granted"], strict=True)
     ]

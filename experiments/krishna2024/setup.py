@@ -11,13 +11,32 @@ import holdfast as hf
 from experiments.data import Split, load_table
 from holdfast.methods._autoencoder import TableAutoencoder, autoencoder
 
-BATCH, LR = 256, 1e-3
-LAM, SCORE, SCFE_STEPS = 0.1, 1.0, 50  # of SCFE
-KINDS = {"logistic regression": 0, "network": 2}  # how many times as wide as the rows the hidden layer is
+BATCH = 256
+LR = 1e-3
+# of SCFE
+LAM = 0.1
+SCORE = 1.0
+SCFE_STEPS = 50
+# how many times as wide as the rows the hidden layer is
+KINDS = {"logistic regression": 0, "network": 2}
 EDUCATION = (
-    "Preschool", "1st-4th", "5th-6th", "7th-8th", "9th", "10th", "11th", "12th", "HS-grad", "Some-college",
-    "Assoc-voc", "Assoc-acdm", "Bachelors", "Masters", "Prof-school", "Doctorate",
-)  # fmt: skip
+    "Preschool",
+    "1st-4th",
+    "5th-6th",
+    "7th-8th",
+    "9th",
+    "10th",
+    "11th",
+    "12th",
+    "HS-grad",
+    "Some-college",
+    "Assoc-voc",
+    "Assoc-acdm",
+    "Bachelors",
+    "Masters",
+    "Prof-school",
+    "Doctorate",
+)
 
 
 @dataclass(frozen=True)
@@ -37,30 +56,42 @@ SETTINGS = {
 
 
 def prepare(name: str, seed: int = 0) -> Split:
-    """Rows with all columns between 0 and 1 and free to change, as the paper's theory has them; class 1 is wanted.
+    """Rows with all columns between 0 and 1 and free to change, as the paper's theory has them;
+    class 1 is wanted.
 
-    One-hot (one column for two levels) and min-max; a fifth of each class for the test, in random order.
+    One-hot (one column for two levels) and min-max; a fifth of each class for the test, in random
+    order.
     """
     loaded = load_table(name)
     X = binarised(loaded.X) if name == "adult" else loaded.X
     schema = hf.Schema.infer(X, scaling="minmax")
     x = schema.encode(X, torch.float64)
-    low, high = x.amin(0), x.amax(0)
-    columns = [f.name if f.width == 1 else f"{f.name}: {f.levels[i]}" for f in schema.features for i in range(f.width)]
+    low = x.amin(0)
+    high = x.amax(0)
+    columns = [
+        f.name if f.width == 1 else f"{f.name}: {f.levels[i]}"
+        for f in schema.features
+        for i in range(f.width)
+    ]
     frame = pd.DataFrame(((x - low) / (high - low).clamp_min(1e-12)).numpy(), columns=columns)
-    frame = frame.drop(columns=[f"{f.name}: {f.levels[0]}" for f in schema.features if f.width == 2])
+    frame = frame.drop(
+        columns=[f"{f.name}: {f.levels[0]}" for f in schema.features if f.width == 2]
+    )
     y = pd.Series((loaded.y == loaded.favourable).astype(int).to_numpy())
     order = np.random.default_rng(seed).permutation(len(y))
     labels = torch.tensor(y.to_numpy()[order])
-    seen = torch.where(labels == 1, labels.cumsum(0), (1 - labels).cumsum(0))  # how many of its class up to each row
+    # how many of its class up to each row
+    seen = torch.where(labels == 1, labels.cumsum(0), (1 - labels).cumsum(0))
     held = (seen <= 0.2 * torch.bincount(labels)[labels]).numpy()
-    learn, test = order[~held], order[held]
+    learn = order[~held]
+    test = order[held]
     free = hf.Schema(tuple(hf.Feature(str(c), seen=(0.0, 1.0)) for c in frame.columns))
     return Split(frame.iloc[learn], y.iloc[learn], frame.iloc[test], y.iloc[test], free)
 
 
 def binarised(X: pd.DataFrame) -> pd.DataFrame:
-    """Adult with two values for each category and education as a rank, as recourse benchmarks have it."""
+    """Adult with two values for each category and education as a rank, as recourse benchmarks have
+    it."""
     strings = {name: X[name].astype(str).str.strip() for name in X.columns}
     out = X[["age", "capital-gain", "capital-loss", "hours-per-week"]].astype(float)
     yes = {
@@ -77,7 +108,8 @@ def binarised(X: pd.DataFrame) -> pd.DataFrame:
 
 
 def methods(net: TableAutoencoder | None = None, budget: int = 1) -> dict[str, hf.Explainer]:
-    """The paper's four, each with a budget that is the same for every epsilon, or a multiple of it."""
+    """The paper's four, each with a budget that is the same for every epsilon, or a multiple of
+    it."""
     steps = SCFE_STEPS * budget
     return {
         "SCFE": hf.Descent.scfe(lam=LAM, score=SCORE, steps=steps),
@@ -90,7 +122,9 @@ def methods(net: TableAutoencoder | None = None, budget: int = 1) -> dict[str, h
 
 def latent_space(task: Split, seed: int) -> TableAutoencoder:
     """That of C-CHVAE: one for all models."""
-    return autoencoder(task.X, task.schema, kind="vae", hidden=(64, 32), latent=8, beta=0.01, epochs=30, seed=seed)
+    return autoencoder(
+        task.X, task.schema, kind="vae", hidden=(64, 32), latent=8, beta=0.01, epochs=30, seed=seed
+    )
 
 
 def hardened(

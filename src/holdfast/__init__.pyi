@@ -66,7 +66,9 @@ from holdfast.methods.amortized.virtual_shift import Shift as Shift
 # Training for models that are easier to explain
 from holdfast.training.adversarial import AdversarialModels as AdversarialModels
 from holdfast.training.adversarial import train_adversarial as train_adversarial
-from holdfast.training.counterfactual.settings import CounterfactualObjective as CounterfactualObjective
+from holdfast.training.counterfactual.settings import (
+    CounterfactualObjective as CounterfactualObjective,
+)
 from holdfast.training.counterfactual.settings import CounterfactualSearch as CounterfactualSearch
 from holdfast.training.counterfactual.train import CounterfactualTraining as CounterfactualTraining
 from holdfast.training.counterfactual.train import train_counterfactual as train_counterfactual

@@ -13,9 +13,10 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from holdfast._core.checks import untyped
 from holdfast._core.version import version
 from holdfast.distances import Distance, distance_of, l1, weighted
-from holdfast.errors import FileError, SettingError, require, untyped
+from holdfast.errors import FileError, SettingError
 from holdfast.schema.feature import differ
 from holdfast.schema.schema import Schema
 from holdfast.target import BoundTarget, IntervalTarget, Status, Target
@@ -39,18 +40,23 @@ class Run:
     version: str
     created: str
     guided_by: tuple[str, ...] = ()  # origins of further models that helped to find the answers
-    signatures: tuple[tuple[float, ...], ...] = ()  # what these models make of the schema's probe rows
+    # what these models make of the schema's probe rows
+    signatures: tuple[tuple[float, ...], ...] = ()
 
     @classmethod
-    def of(cls, explainer: "Explainer", model: "Model", target: Target, seed: int, seconds: float) -> "Run":
+    def of(
+        cls, explainer: "Explainer", model: "Model", target: Target, seed: int, seconds: float
+    ) -> "Run":
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        prints, guides = (model.fingerprint(), model.schema.fingerprint), tuple(sorted(explainer.guided_by))
+        prints = model.fingerprint(), model.schema.fingerprint
+        guides = tuple(sorted(explainer.guided_by))
         facts = str(target), seed, seconds, *prints, version(), now, guides, explainer.signatures
         return cls(type(explainer).__name__, repr(explainer), *facts)
 
 
 class Answers:
-    """What answers about tables and about images have in common: a status and a reason for each, and a run."""
+    """What answers about tables and about images have in common: a status and a reason for each,
+    and a run."""
 
     goal: BoundTarget
     scores: Tensor  # (n, k) of the answers, by the bare model
@@ -64,8 +70,12 @@ class Answers:
 
     def __getitem__(self, rows: "RowSelection") -> Self:
         """Some of the answers, by position: a number, a slice, numbers, or a mask (n,)."""
-        chosen, facts = positions(rows, len(self)), fields(cast(Any, self))
-        return replace(cast(Any, self), **{fact.name: _some(getattr(self, fact.name), chosen) for fact in facts})
+        chosen = positions(rows, len(self))
+        facts = fields(cast(Any, self))
+        return replace(
+            cast(Any, self),
+            **{fact.name: _some(getattr(self, fact.name), chosen) for fact in facts},
+        )
 
     @property
     def index(self) -> pd.Index:
@@ -91,26 +101,34 @@ class Answers:
     def status(self) -> pd.DataFrame:
         """Each as found / already met / not found / fragile / impossible, and the reason."""
         words = [Status(int(c)).words for c in self.status_codes]
-        return pd.DataFrame({"status": words, "reason": self.reasons}, index=self.index, dtype=object)
+        return pd.DataFrame(
+            {"status": words, "reason": self.reasons}, index=self.index, dtype=object
+        )
 
     def _summary(self, what: str) -> str:
         """One line: how many, how many answered, by which method, in what time."""
         count = {s: int((self.status_codes == s).sum()) for s in Status}
         parts = [f"{count[s]:,} {s.words}" for s in Status if count[s]]
-        return f"{what}: {', '.join(parts) or 'none'} ({self.run.settings}, {self.run.seconds:.2f} s)"
+        return (
+            f"{what}: {', '.join(parts) or 'none'} ({self.run.settings}, {self.run.seconds:.2f} s)"
+        )
 
     def _where_answered(self, values: Tensor) -> "pd.Series[float]":
         """Values (n,), missing where no answer was found."""
         failed = torch.tensor(self.failed)
-        return pd.Series(values.double().masked_fill(failed, float("nan")).numpy(), index=self.index)
+        return pd.Series(
+            values.double().masked_fill(failed, float("nan")).numpy(), index=self.index
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Counterfactuals(Answers):
-    """Answers, row by row. Rows without an answer stay, with the best attempt, their status and the reason.
+    """Answers, row by row. Rows without an answer stay, with the best attempt, their status and the
+    reason.
 
-    `cfs[rows]` are some of them, always as `Counterfactuals`: rows are chosen by position, as one number, a slice, an
-    array of numbers or a boolean mask, such as `cfs[cfs.found]`. Iterating gives them one by one.
+    `cfs[rows]` are some of them, always as `Counterfactuals`: rows are chosen by position, as one
+    number, a slice, an array of numbers or a boolean mask, such as `cfs[cfs.found]`. Iterating
+    gives them one by one.
 
     >>> import holdfast as hf
     >>> moons = hf.datasets.moons(300)
@@ -152,13 +170,15 @@ class Counterfactuals(Answers):
     @property
     def confidence(self) -> "pd.Series[float]":
         """Probability of the wanted outcome that the model gives to each answer."""
-        require(not self.is_regression, "a regression model has no probabilities; see .estimate")
+        if self.is_regression:
+            raise SettingError("a regression model has no probabilities; see .estimate")
         return self._series(self.goal.confidence(self.scores))
 
     @property
     def estimate(self) -> "pd.Series[float]":
         """The number that the model estimates for each answer."""
-        require(self.is_regression, "a model with classes has no estimates; see .confidence")
+        if not self.is_regression:
+            raise SettingError("a model with classes has no estimates; see .confidence")
         return self._series(self.goal.confidence(self.scores))
 
     def to_frame(self) -> pd.DataFrame:
@@ -168,7 +188,10 @@ class Counterfactuals(Answers):
     def changes(self) -> pd.DataFrame:
         """Only what changes, one line per row and feature, for rows with an answer."""
         parts: list[pd.DataFrame] = []
-        different = differ(self.schema.read(self.before), self.schema.read(self.after)) & self.answered[:, None]
+        different = (
+            differ(self.schema.read(self.before), self.schema.read(self.after))
+            & self.answered[:, None]
+        )
         for place, feature in enumerate(self.schema.features):
             moved = different[:, place]
             if moved.any():
@@ -177,7 +200,9 @@ class Counterfactuals(Answers):
                     cells[name] = table[feature.name][moved].astype(object).to_numpy()
                 parts.append(pd.DataFrame(cells).assign(_row=np.flatnonzero(moved), _place=place))
         if not parts:
-            return pd.DataFrame({name: pd.Series(dtype=object) for name in ("row", "feature", "before", "after")})
+            return pd.DataFrame(
+                {name: pd.Series(dtype=object) for name in ("row", "feature", "before", "after")}
+            )
         tidy = pd.concat(parts, ignore_index=True).sort_values(["_row", "_place"], kind="stable")
         return tidy.drop(columns=["_row", "_place"]).reset_index(drop=True)
 
@@ -185,18 +210,24 @@ class Counterfactuals(Answers):
         """How far each answer is from its question; missing where there is none.
 
         Args:
-            norm: "l0" (number of features that change), "l1", "l2", "linf", "weighted" (l1 with the schema's
-                weights), or a `Distance`. A number that was missing and is filled in counts 1, and how far it is from
-                what stands for it while it is missing, the center of the feature.
-            units: "encoded" (after scaling), or "raw" (the user's units; another category counts 1).
+            norm: "l0" (number of features that change), "l1", "l2", "linf", "weighted" (l1 with the
+                schema's weights), or a `Distance`. A number that was missing and is filled in
+                counts 1, and how far it is from what stands for it while it is missing, the center
+                of the feature.
+            units: "encoded" (after scaling), or "raw" (the user's units; another category counts
+                1).
         """
-        require(units in ("encoded", "raw"), f"units must be 'encoded' or 'raw', got {units!r}")
+        if units not in ("encoded", "raw"):
+            raise SettingError(f"units must be 'encoded' or 'raw', got {units!r}")
         encoding = self.schema.encoding(torch.float64)
-        x, z = self.schema.encode(self.before, torch.float64), self.schema.encode(self.after, torch.float64)
+        x = self.schema.encode(self.before, torch.float64)
+        z = self.schema.encode(self.after, torch.float64)
         delta = torch.where(self.x == self.x_cf, 0.0, z - x)
         distance = weighted(l1, encoding.weight) if norm == "weighted" else distance_of(norm)
         if distance.per_feature or (units == "raw" and norm != "weighted"):
-            delta = encoding.per_feature(delta.abs() * torch.where(encoding.one_hot, 0.5, encoding.scale))
+            delta = encoding.per_feature(
+                delta.abs() * torch.where(encoding.one_hot, 0.5, encoding.scale)
+            )
         return self._where_answered(distance.value(delta))
 
     def sentences(self) -> "pd.Series[str]":
@@ -231,12 +262,18 @@ class Counterfactuals(Answers):
     # ---- files
 
     def to_table(self) -> pd.DataFrame:
-        """Answers with status, reason, confidence (or estimate) and a sentence per row: what CSV and JSON files get."""
+        """Answers with status, reason, confidence (or estimate) and a sentence per row: what CSV
+        and JSON files get."""
         extra = {"status": self.status["status"], "reason": self.status["reason"]}
-        extra |= {"estimate": self.estimate} if self.is_regression else {"confidence": self.confidence}
+        extra |= (
+            {"estimate": self.estimate} if self.is_regression else {"confidence": self.confidence}
+        )
         extra |= {"sentence": self.sentences()}
         taken = set(self.after.columns)
-        renamed = {(name if name not in taken else f"holdfast_{name}"): value for name, value in extra.items()}
+        renamed = {
+            (name if name not in taken else f"holdfast_{name}"): value
+            for name, value in extra.items()
+        }
         return self.after.assign(**cast(Any, renamed))
 
     def to_json(self) -> str:
@@ -246,8 +283,9 @@ class Counterfactuals(Answers):
         return json.dumps(records(self.to_table()), indent=1, ensure_ascii=False)
 
     def save(self, path: str | Path) -> None:
-        """Write the format of the extension: .parquet has everything, for `load`: answers, questions, scores, status,
-        schema and provenance; .json and .csv have what `to_table` gives."""
+        """Write the format of the extension: .parquet has everything, for `load`: answers,
+        questions, scores, status, schema and provenance; .json and .csv have what `to_table`
+        gives."""
         from holdfast.datasets.tables import known_extension, write_table
 
         path = Path(path)
@@ -256,14 +294,19 @@ class Counterfactuals(Answers):
             return
         try:
             self._write_parquet(path)
-        except Exception as error:  # a column of Parquet holds one type, the levels of a category may be of several
+        # a column of Parquet holds one type, the levels of a category may be of several
+        except Exception as error:
             raise FileError(f"cannot write {str(path)!r}: {error}; try a .json file") from None
 
     def _write_parquet(self, path: Path) -> None:
         scores = pd.DataFrame(self.scores.double().numpy(), index=self.after.index)
         parts = {"after:": self.after, "before:": self.before, "score:": scores}
         table = pd.concat([part.add_prefix(prefix) for prefix, part in parts.items()], axis=1)
-        known: dict[str, Any] = {"status": self.status_codes, "reason": self.reasons, "source": self.source}
+        known: dict[str, Any] = {
+            "status": self.status_codes,
+            "reason": self.reasons,
+            "source": self.source,
+        }
         known["label"] = self.goal.label.numpy()
         if self.estimate_before is not None:
             known["estimate_before"] = self.estimate_before.squeeze(1).double().numpy()
@@ -283,9 +326,13 @@ class Counterfactuals(Answers):
     @classmethod
     def load(cls, path: str | Path) -> "Counterfactuals":
         """Read a .parquet file written by `save`."""
-        fix = "read it with hf.datasets.read_table, and save to a .parquet file to load all of it again"
+        fix = (
+            "read it with hf.datasets.read_table, and save to a .parquet file to load all of it "
+            "again"
+        )
         partial = Path(path).suffix.lower() in (".json", ".csv")
-        require(not partial, f"{str(path)!r} has the answers and nothing else; {fix}", FileError)
+        if partial:
+            raise FileError(f"{str(path)!r} has the answers and nothing else; {fix}")
         try:
             arrow: Any = untyped("pyarrow.parquet").read_table(path)
             content = json.loads(arrow.schema.metadata[b"holdfast"])
@@ -302,32 +349,52 @@ class Counterfactuals(Answers):
             names = [c for c in table.columns if str(c).startswith(prefix)]
             return table[names].rename(columns=lambda c: str(c).removeprefix(prefix))
 
-        after, before = part("after:"), part("before:")
+        after = part("after:")
+        before = part("before:")
         dtype: torch.dtype = getattr(torch, content["dtype"])
         scores = torch.tensor(part("score:").to_numpy(np.float64), dtype=dtype)
         label = torch.tensor(table["holdfast:label"].to_numpy(np.int64))
         goal_type = IntervalTarget if "unit" in content["goal"] else BoundTarget
         goal = goal_type(label, k=scores.shape[1], **content["goal"])
-        codes, source = (table[f"holdfast:{name}"].to_numpy(np.int64) for name in ("status", "source"))
+        codes = table["holdfast:status"].to_numpy(np.int64)
+        source = table["holdfast:source"].to_numpy(np.int64)
         estimates = table.get(["holdfast:estimate_before"])
         return cls(
-            before, after, schema.encode(before, dtype), schema.encode(after, dtype), scores, goal, codes,
-            list(table["holdfast:reason"]), source, schema, tuple(content["classes"]), run_of(content["run"]),
-            None if estimates is None else torch.tensor(estimates.to_numpy(np.float64), dtype=dtype),
-        )  # fmt: skip
+            before,
+            after,
+            schema.encode(before, dtype),
+            schema.encode(after, dtype),
+            scores,
+            goal,
+            codes,
+            list(table["holdfast:reason"]),
+            source,
+            schema,
+            tuple(content["classes"]),
+            run_of(content["run"]),
+            None
+            if estimates is None
+            else torch.tensor(estimates.to_numpy(np.float64), dtype=dtype),
+        )
 
 
 def run_of(content: dict[str, Any]) -> Run:
     """A Run from JSON, which knows lists and no tuples."""
     signatures = tuple(tuple(map(float, row)) for row in content.get("signatures", ()))
-    return Run(**dict[str, Any](content, guided_by=tuple(content.get("guided_by", ())), signatures=signatures))
+    return Run(
+        **dict[str, Any](
+            content, guided_by=tuple(content.get("guided_by", ())), signatures=signatures
+        )
+    )
 
 
 def _plain_value(value: Any) -> Any:
     return cast(Any, value).item() if isinstance(value, np.generic) else str(value)
 
 
-RowSelection = int | slice | Sequence[int] | Sequence[bool] | npt.NDArray[np.generic] | pd.Series | Tensor
+RowSelection = (
+    int | slice | Sequence[int] | Sequence[bool] | npt.NDArray[np.generic] | pd.Series | Tensor
+)
 
 
 def _some(values: Any, rows: npt.NDArray[np.int64]) -> Any:
@@ -336,7 +403,9 @@ def _some(values: Any, rows: npt.NDArray[np.int64]) -> Any:
         return values.iloc[rows]
     if isinstance(values, list):
         return [values[i] for i in rows.tolist()]
-    return cast(Any, values)[rows] if isinstance(values, Tensor | BoundTarget | np.ndarray) else values
+    return (
+        cast(Any, values)[rows] if isinstance(values, Tensor | BoundTarget | np.ndarray) else values
+    )
 
 
 def positions(rows: RowSelection, n: int, what: str = "answers") -> npt.NDArray[np.int64]:
@@ -345,12 +414,18 @@ def positions(rows: RowSelection, n: int, what: str = "answers") -> npt.NDArray[
         return np.arange(n)[rows].copy()  # torch knows no negative strides
     chosen = np.atleast_1d(np.asarray(rows))
     if chosen.dtype == bool and chosen.shape != (n,):
-        raise SettingError(f"a mask has one value for each of the {n} {what}, got shape {chosen.shape}")
+        raise SettingError(
+            f"a mask has one value for each of the {n} {what}, got shape {chosen.shape}"
+        )
     if chosen.ndim != 1 or (len(chosen) and chosen.dtype.kind not in "biu"):
-        raise SettingError(f"{what} are chosen by position or by a mask, got {type(rows).__name__} {rows!r:.60}")
+        raise SettingError(
+            f"{what} are chosen by position or by a mask, got {type(rows).__name__} {rows!r:.60}"
+        )
     if chosen.dtype == bool:
         return np.flatnonzero(chosen)
     outside = chosen[(chosen < -n) | (chosen >= n)]
     if len(outside):
-        raise IndexError(f"there is no {what.removesuffix('s')} {outside[0]}: there are {n}, numbered from 0")
+        raise IndexError(
+            f"there is no {what.removesuffix('s')} {outside[0]}: there are {n}, numbered from 0"
+        )
     return chosen.astype(np.int64) % max(n, 1)

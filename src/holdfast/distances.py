@@ -1,4 +1,5 @@
-"""How far a change is: one type for every distance, with all that searches, attacks and metrics ask of it.
+"""How far a change is: one type for every distance, with all that searches, attacks and metrics ask
+of it.
 
     value       D(u), u = z - x: changes (.., d) -> (..)
     gradient    of D by u; the slope of |u| at u = 0 is taken as 0: every search starts there
@@ -13,9 +14,9 @@
     weighted(distance, weights)   the same with a weight for each column, besides those of the schema
     mad(data)                     l1 with the weights 1 / MAD_j (Wachter, Mittelstadt and Russell 2018)
 
-A new distance is a subclass with a `name`, `value` and `gradient`, and goes wherever a setting is called `norm`:
-`hf.MinCost(norm=MyDistance())`, `cfs.cost(MyDistance())`. What else there is to say of it, such as an exact `prox`,
-makes searches better, not different.
+A new distance is a subclass with a `name`, `value` and `gradient`, and goes wherever a setting is
+called `norm`: `hf.MinCost(norm=MyDistance())`, `cfs.cost(MyDistance())`. What else there is to say
+of it, such as an exact `prox`, makes searches better, not different.
 """
 
 import math
@@ -26,7 +27,7 @@ from typing import Any, ClassVar, Literal, cast
 import torch
 from torch import Tensor
 
-from holdfast.errors import SettingError, require
+from holdfast.errors import SettingError
 
 Norm = Literal[1, 2, "l1", "l2", "linf", "mse"]  # of a search
 BallNorm = Literal["linf", "l2"]  # of an attack
@@ -37,11 +38,13 @@ def _times(values: Tensor | float, weight: Tensor | None) -> Any:
 
 
 class Distance(ABC):
-    """How far a change is. Changes are (.., d), weights of the columns are (d,) or like the changes."""
+    """How far a change is. Changes are (.., d), weights of the columns are (d,) or like the
+    changes."""
 
     name: str
     number: ClassVar[float | None] = None  # p of an l_p norm
-    per_feature: ClassVar[bool] = False  # does it count features, so that another level of a category counts once?
+    # does it count features, so that another level of a category counts once?
+    per_feature: ClassVar[bool] = False
     is_sparse: ClassVar[bool] = False  # do its cheapest changes move few columns?
     ball_is_box: ClassVar[bool] = False  # is projecting onto its ball clamping each column?
 
@@ -55,7 +58,8 @@ class Distance(ABC):
 
     @property
     def penalty(self) -> "Distance":
-        """The distance in the form in which a search adds it to a loss: the same order, and a slope that fades at 0."""
+        """The distance in the form in which a search adds it to a loss: the same order, and a slope
+        that fades at 0."""
         return self
 
     def terms(self, delta: Tensor, out: Tensor | None = None) -> Tensor:
@@ -63,19 +67,23 @@ class Distance(ABC):
         return torch.abs(delta, out=out)
 
     def prox(self, delta: Tensor, step: Tensor | float, weight: Tensor | None = None) -> Tensor:
-        """The proximal step; where a distance has none of its own, a plain gradient step of the same size."""
+        """The proximal step; where a distance has none of its own, a plain gradient step of the
+        same size."""
         return delta - step * self.gradient(delta, weight)
 
     def least_step(
         self, need: Tensor, gain: Tensor, weight: Tensor, room: Tensor, begun: Tensor | None = None
     ) -> Tensor:
-        """(n, d) the least changes u with 0 <= u <= room and u.gain >= need (n,), or all of `room` if none gains that
-        much: the cheapest way to the other side of a plane, for columns that have changed by `begun` (n, d) so far.
-        Unless a distance knows better, by least squares."""
-        return cheapest_squares(need, gain, weight, room, torch.zeros_like(room) if begun is None else begun)
+        """(n, d) the least changes u with 0 <= u <= room and u.gain >= need (n,), or all of `room`
+        if none gains that much: the cheapest way to the other side of a plane, for columns that
+        have changed by `begun` (n, d) so far. Unless a distance knows better, by least squares."""
+        return cheapest_squares(
+            need, gain, weight, room, torch.zeros_like(room) if begun is None else begun
+        )
 
     def slope_weight(self, weight: Tensor, lam: float) -> Tensor:
-        """lam * weight, and the constant factor of the slope: made once for a search, for `add_slope`."""
+        """lam * weight, and the constant factor of the slope: made once for a search, for
+        `add_slope`."""
         return weight * lam
 
     def add_slope(self, grad: Tensor, delta: Tensor, slope_weight: Tensor) -> Tensor:
@@ -84,15 +92,21 @@ class Distance(ABC):
 
     def project(self, delta: Tensor, radius: Tensor | float) -> Tensor:
         """The nearest changes in the ball; `radius` is one number, or (.., 1)."""
-        raise SettingError(f"the distance {self.name!r} has no ball to project onto; take 'l1', 'l2' or 'linf'")
+        raise SettingError(
+            f"the distance {self.name!r} has no ball to project onto; take 'l1', 'l2' or 'linf'"
+        )
 
     def ascent(self, grad: Tensor) -> Tensor:
         """The step in the unit ball along which a function with this gradient rises most."""
-        raise SettingError(f"the distance {self.name!r} has no steepest direction; take 'l1', 'l2' or 'linf'")
+        raise SettingError(
+            f"the distance {self.name!r} has no steepest direction; take 'l1', 'l2' or 'linf'"
+        )
 
     def between(self, a: Tensor, b: Tensor) -> Tensor:
         """(n, d) and (m, d) rows -> (n, m) distances."""
-        return self.value(a[:, None] - b) if self.number is None else torch.cdist(a, b, p=self.number)
+        return (
+            self.value(a[:, None] - b) if self.number is None else torch.cdist(a, b, p=self.number)
+        )
 
     def __repr__(self) -> str:
         return self.name
@@ -123,7 +137,9 @@ class L0(Separable):
 
     @property
     def penalty(self) -> Distance:
-        raise SettingError("norm 'l0' counts changes, so a search has no slope to follow; take 'l1', or TreeSearch")
+        raise SettingError(
+            "norm 'l0' counts changes, so a search has no slope to follow; take 'l1', or TreeSearch"
+        )
 
     def terms(self, delta: Tensor, out: Tensor | None = None) -> Tensor:
         counts = (delta != 0).to(delta.dtype)
@@ -152,7 +168,8 @@ class L1(Separable):
     def least_step(
         self, need: Tensor, gain: Tensor, weight: Tensor, room: Tensor, begun: Tensor | None = None
     ) -> Tensor:
-        """A continuous knapsack: columns are filled in the order of gain per cost until the need is met."""
+        """A continuous knapsack: columns are filled in the order of gain per cost until the need is
+        met."""
         order = (gain / weight).argsort(1, descending=True)
         all_of_it = (room * gain).gather(1, order)
         before = all_of_it.cumsum(1) - all_of_it
@@ -202,7 +219,9 @@ class MeanSquare(SquaredL2):
 
     def gradient(self, delta: Tensor, weight: Tensor | None = None) -> Tensor:
         d = delta.shape[-1]
-        return super().gradient(delta) / d if weight is None else super().gradient(delta, weight / d)
+        return (
+            super().gradient(delta) / d if weight is None else super().gradient(delta, weight / d)
+        )
 
     def prox(self, delta: Tensor, step: Tensor | float, weight: Tensor | None = None) -> Tensor:
         return super().prox(delta, step / delta.shape[-1], weight)
@@ -247,11 +266,13 @@ class LInf(Distance):
     def gradient(self, delta: Tensor, weight: Tensor | None = None) -> Tensor:
         size = _times(delta.abs(), weight)
         top = (size == size.amax(-1, keepdim=True)).to(delta.dtype)
-        slope = delta.sign() * top / top.sum(-1, keepdim=True)  # shared by the columns that are equally far
+        # shared by the columns that are equally far
+        slope = delta.sign() * top / top.sum(-1, keepdim=True)
         return _times(slope, weight)
 
     def prox(self, delta: Tensor, step: Tensor | float, weight: Tensor | None = None) -> Tensor:
-        """All columns cut off at one level t of w_j |u_j|, with sum_j (|u_j| - t / w_j)_+ / (step_j w_j) = 1."""
+        """All columns cut off at one level t of w_j |u_j|, with sum_j (|u_j| - t / w_j)_+ / (step_j
+        w_j) = 1."""
         w = torch.ones_like(delta) if weight is None else weight.expand_as(delta)
         level = water_level(delta.abs() * w, 1 / (step * w.square()), 1.0)
         return delta.sign() * torch.minimum(delta.abs(), level / w)
@@ -293,12 +314,19 @@ class Weighted(Distance):
         return self.distance.least_step(need, gain, self._times(gain, weight), room, begun)
 
     def _times(self, delta: Tensor, weight: Tensor | None) -> Tensor:
-        n, d = len(self.weights), delta.shape[-1]
-        require(n == d, f"{self.name!r} has {n} weights, one per column, for changes of {d}")
+        n = len(self.weights)
+        d = delta.shape[-1]
+        if n != d:
+            raise SettingError(f"{self.name!r} has {n} weights, one per column, for changes of {d}")
         return _times(self.weights.to(delta.dtype).expand_as(delta), weight)
 
 
-l0, l1, l2, linf, squared_l2, mse = L0(), L1(), L2(), LInf(), SquaredL2(), MeanSquare()
+l0 = L0()
+l1 = L1()
+l2 = L2()
+linf = LInf()
+squared_l2 = SquaredL2()
+mse = MeanSquare()
 DISTANCES: tuple[Distance, ...] = (l0, l1, l2, linf, squared_l2, mse)
 
 
@@ -316,12 +344,16 @@ def weighted(distance: Distance, weights: Tensor, name: str = "") -> Distance:
     [12.0]
     """
     good = weights.ndim == 1 and bool((weights.isfinite() & (weights >= 0)).all())
-    require(good, "weights must be finite numbers of at least 0, one for each encoded column (d,)")
+    if not good:
+        raise SettingError(
+            "weights must be finite numbers of at least 0, one for each encoded column (d,)"
+        )
     return Weighted(distance, weights.detach().clone(), name or f"weighted {distance.name}")
 
 
 def mad(data: Tensor) -> Distance:
-    """l1 in units of the median absolute deviation: sum_j |u_j| / MAD_j, MAD_j = median_i |x_ij - median_i x_ij|.
+    """l1 in units of the median absolute deviation: sum_j |u_j| / MAD_j, MAD_j = median_i |x_ij -
+    median_i x_ij|.
 
     Columns in which more than half of the rows are equal have no such unit; they keep the weight 1.
 
@@ -336,7 +368,9 @@ def mad(data: Tensor) -> Distance:
     return weighted(l1, torch.where(spread > 0, 1 / spread, 1.0), "mad")
 
 
-def distance_of(norm: object, among: tuple[Distance, ...] = DISTANCES, setting: str = "norm") -> Distance:
+def distance_of(
+    norm: object, among: tuple[Distance, ...] = DISTANCES, setting: str = "norm"
+) -> Distance:
     """The distance behind a setting: 0, 1, 2, inf, a name such as 'linf', or a `Distance`.
 
     Args:
@@ -362,40 +396,54 @@ def penalty_of(norm: object) -> Distance:
     return distance_of(norm, DISTANCES[1:]).penalty
 
 
-def least_squares_step(need: Tensor, gain: Tensor, weight: Tensor, room: Tensor, ridge: float = 0.0) -> Tensor:
-    """(n, d) steps tau gain / weight, cut off at `room`, with tau such that steps . gain + ridge tau = need.
+def least_squares_step(
+    need: Tensor, gain: Tensor, weight: Tensor, room: Tensor, ridge: float = 0.0
+) -> Tensor:
+    """(n, d) steps tau gain / weight, cut off at `room`, with tau such that steps . gain + ridge
+    tau = need.
 
-    The smallest weighted squares that close the gap `need` (n,), or, with a ridge, the optimum of the squared
-    gap plus ridge times the weighted squares. Rows with nothing to close stay.
+    The smallest weighted squares that close the gap `need` (n,), or, with a ridge, the optimum of
+    the squared gap plus ridge times the weighted squares. Rows with nothing to close stay.
     """
     pace = gain / weight
     free = need / (ridge + (gain * pace).sum(1)).clamp_min(1e-12)  # tau if nothing is cut off
     stop = torch.where(room.isfinite(), room, 0.0) / pace.clamp_min(1e-12)
-    short, long = free.clamp_min(0), torch.maximum(free, stop.amax(1))  # cutting off only ever asks for more
+    # cutting off only ever asks for more
+    short = free.clamp_min(0)
+    long = torch.maximum(free, stop.amax(1))
     for _ in range(30):
         tau = (short + long) / 2
         enough = (torch.minimum(tau[:, None] * pace, room) * gain).sum(1) + ridge * tau >= need
-        short, long = torch.where(enough, short, tau), torch.where(enough, tau, long)
+        short = torch.where(enough, short, tau)
+        long = torch.where(enough, tau, long)
     step = torch.minimum(long[:, None] * pace, room)
     return torch.where((need > 0)[:, None], step, 0.0)
 
 
-def cheapest_squares(need: Tensor, gain: Tensor, weight: Tensor, room: Tensor, begun: Tensor) -> Tensor:
-    """(n, d) the steps u that minimise sum_j w_j (begun_j + u_j)^2 with u.gain >= need (n,) and 0 <= u <= room.
+def cheapest_squares(
+    need: Tensor, gain: Tensor, weight: Tensor, room: Tensor, begun: Tensor
+) -> Tensor:
+    """(n, d) the steps u that minimise sum_j w_j (begun_j + u_j)^2 with u.gain >= need (n,) and 0
+    <= u <= room.
 
-    u = min( max(tau gain / weight - begun, 0), room ). What that gains is a polygon in tau, with a corner where a
-    column starts to move and one where it stops, so tau is found by sorting the corners. Rows with nothing to close
-    stay.
+    u = min( max(tau gain / weight - begun, 0), room ). What that gains is a polygon in tau, with a
+    corner where a column starts to move and one where it stops, so tau is found by sorting the
+    corners. Rows with nothing to close stay.
     """
     step = torch.zeros_like(gain)
-    movable = (gain * room > 0).any(0).nonzero().squeeze(1)  # the others stay, and would take as long
+    # the others stay, and would take as long
+    movable = (gain * room > 0).any(0).nonzero().squeeze(1)
     if not len(movable):
         return step
     wanted, g, r, b = need.double()[:, None], *(v[:, movable].double() for v in (gain, room, begun))
     pace = g / weight.expand_as(gain)[:, movable]
-    pace = torch.where((pace > 1e-9 * pace.amax(1, keepdim=True)) & (r > 0), pace, 0.0)  # else tau knows no bounds
-    corner, order = torch.cat([b / pace, (b + r) / pace], 1).nan_to_num(torch.inf, torch.inf).sort(1)
-    slope = torch.cat([g * pace, -g * pace], 1).gather(1, order).cumsum(1).clamp_min(0)  # from each corner on
+    # else tau knows no bounds
+    pace = torch.where((pace > 1e-9 * pace.amax(1, keepdim=True)) & (r > 0), pace, 0.0)
+    corner, order = (
+        torch.cat([b / pace, (b + r) / pace], 1).nan_to_num(torch.inf, torch.inf).sort(1)
+    )
+    # from each corner on
+    slope = torch.cat([g * pace, -g * pace], 1).gather(1, order).cumsum(1).clamp_min(0)
     gained = (slope[:, :-1] * corner.diff(dim=1)).nan_to_num(0.0, torch.inf).cumsum(1)
     gained = torch.cat([torch.zeros_like(wanted), gained], 1)
     k = ((gained < wanted).sum(1, keepdim=True) - 1).clamp_min(0)
@@ -405,9 +453,11 @@ def cheapest_squares(need: Tensor, gain: Tensor, weight: Tensor, room: Tensor, b
 
 
 def water_level(height: Tensor, share: Tensor, total: Tensor | float) -> Tensor:
-    """(.., 1) the level t >= 0 with sum_j share_j (height_j - t)_+ = total; 0 where there is less than that."""
+    """(.., 1) the level t >= 0 with sum_j share_j (height_j - t)_+ = total; 0 where there is less
+    than that."""
     height, order = height.sort(-1, descending=True)
     share = share.gather(-1, order)
-    level = ((share * height).cumsum(-1) - total) / share.cumsum(-1)  # if only the highest so many are above it
+    # if only the highest so many are above it
+    level = ((share * height).cumsum(-1) - total) / share.cumsum(-1)
     above = (height > level).sum(-1, keepdim=True).clamp_min(1)
     return level.gather(-1, above - 1).clamp_min(0)

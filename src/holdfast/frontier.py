@@ -15,11 +15,13 @@ NONE = -1
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Frontier:
-    """For every person and level the cheapest of several plans that so many retrained models accept.
+    """For every person and level the cheapest of several plans that so many retrained models
+    accept.
 
     Args:
-        chosen_by: several plans for each person, by `SurvivalSearch` with several c, put before calibration models: the
-            plan at a level is the cheapest one that so many of these accept.
+        chosen_by: several plans for each person, by `SurvivalSearch` with several c, put before
+            calibration models: the plan at a level is the cheapest one that so many of these
+            accept.
         judged_by: the same plans before audit models, which had no part in that choice.
         levels: shares of models, rising.
 
@@ -38,7 +40,8 @@ class Frontier:
 
     @cached_property
     def chosen(self) -> npt.NDArray[np.int64]:
-        """(people, levels) the position of each plan among all of them; -1 where none is accepted so often."""
+        """(people, levels) the position of each plan among all of them; -1 where none is accepted
+        so often."""
         cfs = self.chosen_by.cfs
         people = np.unique(cfs.source)
         cost = np.where(cfs.answered, cfs.cost("weighted").to_numpy(), np.inf)
@@ -63,14 +66,18 @@ class Frontier:
         return pd.DataFrame(cost[self.chosen], self.index, list(self.levels))
 
     def table(self) -> pd.DataFrame:
-        """One line per person and level: the plan, its cost, and its survival by models that did not choose it, with
-        its exact interval."""
-        cfs, parts = self.judged_by.cfs, list[pd.DataFrame]()
+        """One line per person and level: the plan, its cost, and its survival by models that did
+        not choose it, with its exact interval."""
+        cfs = self.judged_by.cfs
+        parts = list[pd.DataFrame]()
         seen = self.judged_by.table()
-        lines = pd.DataFrame({
-            "plan": cfs.sentences().to_numpy(), "cost": cfs.cost("weighted").to_numpy(),
-            **{name: seen[name].to_numpy() for name in ("survival", "low", "high")},
-        })  # fmt: skip
+        lines = pd.DataFrame(
+            {
+                "plan": cfs.sentences().to_numpy(),
+                "cost": cfs.cost("weighted").to_numpy(),
+                **{name: seen[name].to_numpy() for name in ("survival", "low", "high")},
+            }
+        )
         for j, level in enumerate(self.levels):
             one = lines.reindex(self.chosen[:, j]).set_axis(self.index)
             one["plan"] = one["plan"].fillna("No plan is accepted so often.")
@@ -81,7 +88,8 @@ class Frontier:
         return pd.concat(parts).iloc[place] if parts else lines
 
     def plot(self) -> Any:
-        """Cost against level, one line per person and a thick one for the median; needs the `plot` extra."""
+        """Cost against level, one line per person and a thick one for the median; needs the `plot`
+        extra."""
         from holdfast.render.charts.frontier import frontier_chart
 
         return frontier_chart(self)
@@ -89,9 +97,11 @@ class Frontier:
     def describe(self) -> str:
         """What each level costs in the median, of the people who can reach it."""
         costs = self.costs()
-        reached, middle = costs.notna().sum(), costs.median()
+        reached = costs.notna().sum()
+        middle = costs.median()
         lines = [
-            f"{100 * level:g}%: median cost {middle[level]:.3g}, reached by {reached[level]} of {len(costs)}"
+            f"{100 * level:g}%: median cost {middle[level]:.3g}, reached by {reached[level]} of "
+            f"{len(costs)}"
             for level in self.levels
         ]
         return "\n".join(["What certainty costs", *lines])

@@ -1,4 +1,5 @@
-"""Plans for people: what to change, what it costs, and how sure it is that the model's next version keeps the word."""
+"""Plans for people: what to change, what it costs, and how sure it is that the model's next version
+keeps the word."""
 
 import json
 from dataclasses import dataclass, replace
@@ -8,9 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from holdfast._core.checks import untyped
 from holdfast.counterfactuals import Counterfactuals, RowSelection, positions
 from holdfast.datasets.tables import records
-from holdfast.errors import FileError, require, untyped
+from holdfast.errors import FileError
 from holdfast.evaluation.audit import Audit
 from holdfast.evaluation.likeness import Likeness
 from holdfast.render import certificates
@@ -28,8 +30,8 @@ class Plans:
         audit: the answers, and which of the audit models accept which.
         hold: the share of retrained models that is to accept a plan.
         confidence: of the certificate that they do.
-        likeness: whether the retrained models are those of the model in use; where they are not, nothing is certified.
-            None: nobody has compared them.
+        likeness: whether the retrained models are those of the model in use; where they are not,
+            nothing is certified. None: nobody has compared them.
         warnings: what the judges may not know of the rows, in sentences.
         looks: how often judges were added, see `Recourse.more_judges`.
 
@@ -51,8 +53,9 @@ class Plans:
 
     @classmethod
     def of(cls, audit: Audit, hold: float, confidence: float, **more: Any) -> "Plans":
-        """Plans as the judges see them: what they certify has been found, and what the model accepts though they do not
-        certify it is fragile. Where nothing can be certified, it is as the search left it."""
+        """Plans as the judges see them: what they certify has been found, and what the model
+        accepts though they do not certify it is fragile. Where nothing can be certified, it is as
+        the search left it."""
         plans = cls(audit, hold, confidence, **more)
         if plans.refused or audit.too_few(at_least=hold, confidence=confidence):
             return plans
@@ -65,15 +68,21 @@ class Plans:
         reasons = list(cfs.reasons)
         for i in np.flatnonzero(cfs.answered):
             holds = certificates.holds_on(int(accepted[i]), judges)
-            reasons[i] = "" if certified[i] else f"it holds on {holds} judges, too few for a certificate"
-        return replace(plans, audit=replace(audit, cfs=replace(cfs, status_codes=codes, reasons=reasons)))
+            reasons[i] = (
+                "" if certified[i] else f"it holds on {holds} judges, too few for a certificate"
+            )
+        return replace(
+            plans, audit=replace(audit, cfs=replace(cfs, status_codes=codes, reasons=reasons))
+        )
 
     def __len__(self) -> int:
         return len(self.cfs)
 
     def __getitem__(self, rows: RowSelection) -> "Plans":
         """Some of the plans, by position: a number, a slice, numbers, or a mask (n,)."""
-        held = replace(self.audit, cfs=self.cfs[rows], held=self.audit.held[:, positions(rows, len(self))])
+        held = replace(
+            self.audit, cfs=self.cfs[rows], held=self.audit.held[:, positions(rows, len(self))]
+        )
         return replace(self, audit=held)
 
     @property
@@ -88,8 +97,9 @@ class Plans:
 
     @property
     def certified(self) -> "pd.Series[bool]":
-        """Which plans hold for at least `hold` of the models that are meant, with the asked confidence each; see
-        `words` for which models these are. None where the retrained models are not those of the model in use."""
+        """Which plans hold for at least `hold` of the models that are meant, with the asked
+        confidence each; see `words` for which models these are. None where the retrained models are
+        not those of the model in use."""
         if self.refused:
             return pd.Series(False, self.cfs.after.index, name="certified")
         certified = self.audit.certified(at_least=self.hold, confidence=self.confidence)
@@ -102,14 +112,15 @@ class Plans:
 
     @property
     def bound(self) -> "pd.Series[float]":
-        """The share of models that accept each plan, at least, with the asked confidence: what a certificate rests
-        on."""
+        """The share of models that accept each plan, at least, with the asked confidence: what a
+        certificate rests on."""
         return self.audit.bound(confidence=self.confidence)
 
     def together(self) -> float:
-        """The share of models that every certified plan holds for, at least, with the asked confidence for all of them
-        at once (Bonferroni over the plans); nan where none is certified or judges are too few. It is about the judges'
-        chance alone: an unlucky training table is unlucky for all plans at once."""
+        """The share of models that every certified plan holds for, at least, with the asked
+        confidence for all of them at once (Bonferroni over the plans); nan where none is certified
+        or judges are too few. It is about the judges' chance alone: an unlucky training table is
+        unlucky for all plans at once."""
         certified = np.zeros(len(self), bool) if self._too_few() else self.certified.to_numpy()
         if not certified.any():
             return float("nan")
@@ -126,9 +137,9 @@ class Plans:
         return self.cfs.to_frame()
 
     def table(self) -> pd.DataFrame:
-        """One line per person: what changes, what it costs, on how many of the judges the plan holds, their share, the
-        bound of that share that a certificate rests on, whether it is certified, and the status; fragile and
-        impossible ones say so."""
+        """One line per person: what changes, what it costs, on how many of the judges the plan
+        holds, their share, the bound of that share that a certificate rests on, whether it is
+        certified, and the status; fragile and impossible ones say so."""
         seen = self.audit.table(at_least=self.hold, confidence=self.confidence)
         out = seen[["survival", "bound", "certified", "status"]].copy()
         if not self._too_few():
@@ -142,18 +153,23 @@ class Plans:
         return out
 
     def words(self) -> str:
-        """What became of the people, what is certified, and what that covers, in a few sentences."""
+        """What became of the people, what is certified, and what that covers, in a few
+        sentences."""
         if self.refused:
             return f"No certificates: {self.refused} {self._counted()}."
         if self._too_few():
-            return " ".join([f"{self._counted()}. No certificates: {self._too_few()}.", *self.warnings])
+            return " ".join(
+                [f"{self._counted()}. No certificates: {self._too_few()}.", *self.warnings]
+            )
         certified = int(self.certified.sum())
         families = self.audit.families
         what = f"{certified} of {int(self.cfs.answered.sum())} plans are certified"
         each = f"{what}: each {certificates.level(self.hold, self.confidence, families)}."
         every = ""
         if certified > 1:
-            every = f"All of them at once: for at least {certificates.rounded_down(self.together())}."
+            every = (
+                f"All of them at once: for at least {certificates.rounded_down(self.together())}."
+            )
         parts = [f"{self._counted()}.", each, every, certificates.covers(families), *self.warnings]
         return " ".join(part for part in parts if part)
 
@@ -189,7 +205,8 @@ class Plans:
         return plans_table(self)
 
     def report(self, path: str | Path) -> Path:
-        """Write a self-contained page: plans, costs, survival and certificates; needs the `plot` extra."""
+        """Write a self-contained page: plans, costs, survival and certificates; needs the `plot`
+        extra."""
         from holdfast.render.plans import write_plans
 
         return write_plans(self, Path(path))
@@ -200,19 +217,32 @@ class Plans:
         """Everything but the pictures, as plain values."""
         lines = self.table()
         lines.insert(0, "person", [str(name) for name in lines.index])
-        tables = {name: getattr(self.cfs, name).reset_index(drop=True) for name in ("before", "after")}
+        tables = {
+            name: getattr(self.cfs, name).reset_index(drop=True) for name in ("before", "after")
+        }
         changes = replace(self.cfs, **tables).changes()  # by position: people may share a name
-        by_person = {row: records(part.drop(columns="row")) for row, part in changes.groupby("row", sort=False)}
-        people = [{**line, "changes": by_person.get(i, [])} for i, line in enumerate(records(lines))]
+        by_person = {
+            row: records(part.drop(columns="row"))
+            for row, part in changes.groupby("row", sort=False)
+        }
+        people = [
+            {**line, "changes": by_person.get(i, [])} for i, line in enumerate(records(lines))
+        ]
         together = self.together()
         return {
-            "hold": self.hold, "confidence": self.confidence, "asked": self.audit.asked,
-            "judges": len(self.audit.held), "families": self.audit.families, "spread": self.audit.spread,
-            "words": self.words(), "covers": certificates.covers(self.audit.families),
+            "hold": self.hold,
+            "confidence": self.confidence,
+            "asked": self.audit.asked,
+            "judges": len(self.audit.held),
+            "families": self.audit.families,
+            "spread": self.audit.spread,
+            "words": self.words(),
+            "covers": certificates.covers(self.audit.families),
             "certified together": None if together != together else together,
-            "likeness": None if self.likeness is None else self.likeness.to_dict(), "warnings": list(self.warnings),
+            "likeness": None if self.likeness is None else self.likeness.to_dict(),
+            "warnings": list(self.warnings),
             "people": people,
-        }  # fmt: skip
+        }
 
     def to_json(self, path: str | Path | None = None) -> str:
         """The same as JSON, written to a file where there is one to write to."""
@@ -222,12 +252,15 @@ class Plans:
         return text
 
     def save(self, path: str | Path) -> None:
-        """Write the format of the extension: .parquet has everything, for `load`; .json what `to_json` gives, and .csv
-        what `table` gives."""
+        """Write the format of the extension: .parquet has everything, for `load`; .json what
+        `to_json` gives, and .csv what `table` gives."""
         path = Path(path)
         kind = path.suffix.lower()
         known = kind in (".parquet", *OTHER_FORMATS)
-        require(known, f"cannot write {str(path)!r}: the extension must be one of .parquet, .json, .csv", FileError)
+        if not known:
+            raise FileError(
+                f"cannot write {str(path)!r}: the extension must be one of .parquet, .json, .csv"
+            )
         if kind == ".json":
             self.to_json(path)
             return
@@ -239,9 +272,12 @@ class Plans:
         table: Any = parquet.read_table(path)
         likeness = None if self.likeness is None else self.likeness.to_dict()
         content = {
-            "hold": self.hold, "confidence": self.confidence, "likeness": likeness,
-            "warnings": list(self.warnings), "looks": self.looks,
-        }  # fmt: skip
+            "hold": self.hold,
+            "confidence": self.confidence,
+            "likeness": likeness,
+            "warnings": list(self.warnings),
+            "looks": self.looks,
+        }
         marked = {**table.schema.metadata, MARK: json.dumps(content).encode()}
         parquet.write_table(table.replace_schema_metadata(marked), path)
 
@@ -250,9 +286,10 @@ class Plans:
         """Read a .parquet file written by `save`."""
         held = Audit.load(path)
         metadata: Any = untyped("pyarrow.parquet").read_schema(path).metadata
-        require(
-            MARK in metadata, f"{str(path)!r} holds an audit and no plans; it was not written by Plans.save", FileError
-        )
+        if MARK not in metadata:
+            raise FileError(
+                f"{str(path)!r} holds an audit and no plans; it was not written by Plans.save"
+            )
         try:
             content = json.loads(metadata[MARK])
             likeness = None if content["likeness"] is None else Likeness(**content["likeness"])

@@ -1,4 +1,5 @@
-"""The problem that a search solves: the rows of n people, what they want, what they can reach, and the time."""
+"""The problem that a search solves: the rows of n people, what they want, what they can reach, and
+the time."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
-from holdfast.errors import require
+from holdfast.errors import SettingError
 from holdfast.models.base import Model
 from holdfast.nn.relu_network import Pullback
 from holdfast.schema.feasible import FeasibleSet
@@ -111,7 +112,8 @@ class SearchProblem:
         return self.goal.met(self.model(z), SLACK)
 
     def judged(self, z: Tensor) -> Tensor:
-        """(n,) the same by the model itself, asked about rows of the table: what `predict` says decides a tie."""
+        """(n,) the same by the model itself, asked about rows of the table: what `predict` says
+        decides a tie."""
         return self.goal.met(self.model.score_frame(self.model.schema.decode(z), z))
 
     def met_exactly(self, z: Tensor) -> Tensor:
@@ -122,14 +124,16 @@ class SearchProblem:
         return met.index_copy(0, close, self[close].judged(z[close])) if len(close) else met
 
     def gap(self, z: Tensor) -> Tensor:
-        """(n,) by how much rows `z` exceed the goal, with a little to spare: met where it is above 0."""
+        """(n,) by how much rows `z` exceed the goal, with a little to spare: met where it is above
+        0."""
         return self.goal.gap(self.model(z)) - self.level
 
     def shortfall(self, z: Tensor, *, soft: bool | None = None) -> tuple[Tensor, Tensor, Pullback]:
         """By how much rows `z` miss the goal: u = level - gap (n, 1), met where u < 0.
 
-        Returns u, the same for the gap to differentiate (it differs with more than two classes and `soft`, see
-        `BoundTarget`), and the pullback of the latter: weights (n, 1) -> gradients (n, d).
+        Returns u, the same for the gap to differentiate (it differs with more than two classes and
+        `soft`, see `BoundTarget`), and the pullback of the latter: weights (n, 1) -> gradients (n,
+        d).
         """
         return self.model.shortfall(z, self.goal, self.level, soft)
 
@@ -141,7 +145,11 @@ class SearchProblem:
 
 def check_limits(seed: int, batch_size: int, time_budget: float | None) -> None:
     """Raise a `SettingError` if a call to `explain` cannot work so."""
-    require(isinstance(batch_size, int) and batch_size >= 1, f"batch_size must be at least 1, got {batch_size!r}")
-    require(time_budget is None or time_budget > 0, f"time_budget must be positive seconds, got {time_budget}")
-    require(isinstance(seed, int), f"seed must be an integer, got {seed!r}")
-    require(-(1 << 63) <= seed < 1 << 63, f"seed must fit into 64 bits, got {seed}")
+    if not (isinstance(batch_size, int) and batch_size >= 1):
+        raise SettingError(f"batch_size must be at least 1, got {batch_size!r}")
+    if not (time_budget is None or time_budget > 0):
+        raise SettingError(f"time_budget must be positive seconds, got {time_budget}")
+    if not isinstance(seed, int):
+        raise SettingError(f"seed must be an integer, got {seed!r}")
+    if not -(1 << 63) <= seed < 1 << 63:
+        raise SettingError(f"seed must fit into 64 bits, got {seed}")

@@ -1,9 +1,10 @@
-"""The methods by name, which one suits a model, and how to build one from strings: 'min-cost' with 'steps=200'.
+"""The methods by name, which one suits a model, and how to build one from strings: 'min-cost' with
+'steps=200'.
 
     build_method("min-cost", ["steps=200"])        default_method(model)        list_methods(gradients=False)
 
-The command line, a service and configuration files all choose methods in these words; for the other strings that they
-are given there are `Target.parse`, `Model.load` and `datasets.read_table`.
+The command line, a service and configuration files all choose methods in these words; for the other
+strings that they are given there are `Target.parse`, `Model.load` and `datasets.read_table`.
 """
 
 import importlib
@@ -11,10 +12,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
+from holdfast._core.checks import did_you_mean
 from holdfast._core.params import Settings
-from holdfast.errors import HoldfastError, SettingError, did_you_mean, require
+from holdfast.errors import HoldfastError, SettingError
 
 if TYPE_CHECKING:
     from holdfast.explainer import Explainer
@@ -25,10 +37,15 @@ S = TypeVar("S", bound=Settings)
 Table = dict[str, tuple[str, str]]  # name -> module, class
 
 _IMAGE_CLASSES = {
-    "deduce": "DeDUCE", "jsma": "JSMA", "greedy-ensemble": "GreedyEnsemble", "prototype": "Prototype",
+    "deduce": "DeDUCE",
+    "jsma": "JSMA",
+    "greedy-ensemble": "GreedyEnsemble",
+    "prototype": "Prototype",
     "revise": "REVISE",
-}  # fmt: skip
-IMAGE_METHODS: Table = {k: (f"holdfast.images.{k.replace('-', '_')}", cls) for k, cls in _IMAGE_CLASSES.items()}
+}
+IMAGE_METHODS: Table = {
+    k: (f"holdfast.images.{k.replace('-', '_')}", cls) for k, cls in _IMAGE_CLASSES.items()
+}
 METHODS: Table = {
     "descent": ("holdfast.methods.descent", "Descent"),
     "min-cost": ("holdfast.methods.min_cost", "MinCost"),
@@ -69,13 +86,17 @@ def _class(name: str, known: Table, others: Table, kind: str) -> Any:
         module, cls = known[name]
         return getattr(importlib.import_module(module), cls)
     if name in others:
-        raise SettingError(f"method {name!r} is for {kind}, which the model is not for; use one of {', '.join(known)}")
+        raise SettingError(
+            f"method {name!r} is for {kind}, which the model is not for; use one of "
+            f"{', '.join(known)}"
+        )
     raise SettingError(f"unknown method {name!r}; {did_you_mean(name, known)}")
 
 
 def default_method(model: "Model", path: str | Path | None = None) -> str:
-    """The method where none is named: the recourse network that was trained with the model, if the model's file at
-    `path` has one; else 'min-cost', or 'tree-search' for a model without gradients."""
+    """The method where none is named: the recourse network that was trained with the model, if
+    the model's file at `path` has one; else 'min-cost', or 'tree-search' for a model without
+    gradients."""
     from holdfast.methods.amortized._recourse_network import holds_recourse
 
     if path is not None and holds_recourse(path):
@@ -99,7 +120,11 @@ def list_methods(
     """
     wanted = {"needs_grad": gradients, "needs_data": data, "regression": regression}
     methods = {name: method_class(name) for name in METHODS}
-    return {k: c for k, c in methods.items() if all(v in (None, getattr(c, fact)) for fact, v in wanted.items())}
+    return {
+        k: c
+        for k, c in methods.items()
+        if all(v in (None, getattr(c, fact)) for fact, v in wanted.items())
+    }
 
 
 def list_image_methods() -> "dict[str, type[ImageExplainer]]":
@@ -107,7 +132,9 @@ def list_image_methods() -> "dict[str, type[ImageExplainer]]":
     return {name: image_method_class(name) for name in IMAGE_METHODS}
 
 
-def describe(name: str, cls: "type[Explainer | ImageExplainer]", kind: str = "tables") -> dict[str, Any]:
+def describe(
+    name: str, cls: "type[Explainer | ImageExplainer]", kind: str = "tables"
+) -> dict[str, Any]:
     """What there is to know about a method, as plain values."""
     defaults = {f.name: None if f.default is MISSING else f.default for f in fields(cast(Any, cls))}
     needs = {"needs_gradients": cls.needs_grad, "needs_data": cls.needs_data}
@@ -125,8 +152,8 @@ def describe_all() -> list[dict[str, Any]]:
 
 
 def build_method(name: str, settings: Sequence[str] = ()) -> "Explainer":
-    """A method with settings such as 'steps=200', read as the types of its fields say; 'start__norm=1' is the setting
-    `norm` of the method in the field `start`."""
+    """A method with settings such as 'steps=200', read as the types of its fields say;
+    'start__norm=1' is the setting `norm` of the method in the field `start`."""
     return _with_settings(method_class(name)(), name, settings)
 
 
@@ -144,17 +171,22 @@ def _with_settings(method: S, name: str, settings: Sequence[str]) -> S:
 def split_setting(setting: str) -> tuple[str, str]:
     """'steps=200' -> 'steps', '200'"""
     name, equals, value = setting.partition("=")
-    require(bool(equals), f"a setting is written KEY=VALUE, got {setting!r}")
+    if not bool(equals):
+        raise SettingError(f"a setting is written KEY=VALUE, got {setting!r}")
     return name, value
 
 
 def split_names(values: Sequence[str] | None) -> list[str]:
-    """['age,sex', 'job'] -> 'age', 'sex', 'job': an option that may be repeated, and take several names at once."""
+    """['age,sex', 'job'] -> 'age', 'sex', 'job': an option that may be repeated, and take several
+    names at once."""
     return [name.strip() for value in values or () for name in value.split(",") if name.strip()]
 
 
-def parse_settings(kind: Any, what: str, known: Sequence[str], settings: Sequence[str]) -> dict[str, Any]:
-    """Settings such as 'epochs=20' of a class or a function, read as the types of its fields or arguments say.
+def parse_settings(
+    kind: Any, what: str, known: Sequence[str], settings: Sequence[str]
+) -> dict[str, Any]:
+    """Settings such as 'epochs=20' of a class or a function, read as the types of its fields or
+    arguments say.
 
     Args:
         kind: the class or function.
@@ -162,9 +194,11 @@ def parse_settings(kind: Any, what: str, known: Sequence[str], settings: Sequenc
         known: the settings that may be given.
         settings: KEY=VALUE each.
     """
-    hints, out = get_type_hints(kind), dict[str, Any]()
+    hints = get_type_hints(kind)
+    out = dict[str, Any]()
     for name, value in map(split_setting, settings):
-        require(name in known, f"{what} has no setting {name!r}; {did_you_mean(name, known)}")
+        if name not in known:
+            raise SettingError(f"{what} has no setting {name!r}; {did_you_mean(name, known)}")
         out[name] = parse_setting(name, value, hints[name])
     return out
 
@@ -177,19 +211,22 @@ def _set(method: "Settings", what: str, name: str, value: str) -> None:
     helper = _helper(kind)
     nests = helper is not None or any(part in _by_name() for part in _parts(kind))
     exists = field in known and (nests or not inner)
-    require(exists, f"{what} has no setting {name!r}; {did_you_mean(name, known)}")
+    if not exists:
+        raise SettingError(f"{what} has no setting {name!r}; {did_you_mean(name, known)}")
     if not inner:
         method.set_params(**{field: parse_setting(field, value, kind)})
         return
     if known[field] is None and helper is not None:
         method.set_params(**{field: helper()})
         known = method.get_params(deep=False)
-    require(hasattr(known[field], "get_params"), f"{name}={value}: give {field}=METHOD first")
+    if not hasattr(known[field], "get_params"):
+        raise SettingError(f"{name}={value}: give {field}=METHOD first")
     _set(known[field], f"{what} {field}", inner, value)
 
 
 def _helper(kind: Any) -> "type[Settings] | None":
-    """The class with settings of its own, such as an autoencoder, that a field is an instance of; not a method."""
+    """The class with settings of its own, such as an autoencoder, that a field is an instance of;
+    not a method."""
     classes = (part for part in _parts(kind) if isinstance(part, type) and part not in _by_name())
     return next((cls for cls in classes if issubclass(cls, Settings)), None)
 
@@ -205,7 +242,8 @@ def parse_setting(name: str, value: str, kind: Any) -> Any:
 
 
 def parse_value(text: str, kind: Any) -> Any:
-    """A string as a value of a type: int, float, bool, str, None, one of some values, or a union of these."""
+    """A string as a value of a type: int, float, bool, str, None, one of some values, or a union of
+    these."""
     for part in _parts(kind):
         choices = _choices(part)
         for known in (text, text.lower()):
@@ -217,7 +255,10 @@ def parse_value(text: str, kind: Any) -> Any:
             except ValueError:
                 continue
         if get_origin(part) is tuple:
-            return tuple(parse_value(cell.strip(), get_args(part)[0]) for cell in text.strip("()[] ,").split(","))
+            return tuple(
+                parse_value(cell.strip(), get_args(part)[0])
+                for cell in text.strip("()[] ,").split(",")
+            )
         if part in (by_name := _by_name()):
             return by_name[part](text)
     raise ValueError(f"{text!r} is not {type_in_words(kind)}")
@@ -248,9 +289,15 @@ def type_in_words(kind: Any) -> str:
     import holdfast as hf
 
     words: dict[Any, str] = {
-        int: "an integer", float: "a number", bool: "true or false", str: "a string", NoneType: "none",
-        hf.Explainer: "a method", hf.ModelBank: "the file of a bank", hf.distances.Distance: "a Distance",
-    }  # fmt: skip
+        int: "an integer",
+        float: "a number",
+        bool: "true or false",
+        str: "a string",
+        NoneType: "none",
+        hf.Explainer: "a method",
+        hf.ModelBank: "the file of a bank",
+        hf.distances.Distance: "a Distance",
+    }
 
     def in_words(part: Any) -> str:
         if get_origin(part) is Literal:

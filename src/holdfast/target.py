@@ -8,11 +8,12 @@ Everything is decided by one number per row, the gap: by how much the wanted cla
     predicted too:     the least of that gap, and of margin + the lead that makes the class the predicted one
     a number v in [low, high]:    gap = min(v - low, high - v) / unit                    success: gap >= 0
 
-The last but one is for margins from 0 on, that is probabilities from one half on, where they do not make the class the
-predicted one: behind a threshold of the model's own, where searches ask `predict` too, and where a class is to be left,
-as the others together can be likelier than it while none of them is. The unit of the last is half the interval or the
-spread of the model's estimates, whichever is less: gaps are then of the size that they have for classes, whatever the
-numbers are counted in. Losses and verdicts come from the same gap, so a search and its judge cannot disagree.
+The last but one is for margins from 0 on, that is probabilities from one half on, where they do not
+make the class the predicted one: behind a threshold of the model's own, where searches ask
+`predict` too, and where a class is to be left, as the others together can be likelier than it while
+none of them is. The unit of the last is half the interval or the spread of the model's estimates,
+whichever is less: gaps are then of the size that they have for classes, whatever the numbers are
+counted in. Losses and verdicts come from the same gap, so a search and its judge cannot disagree.
 """
 
 import math
@@ -28,25 +29,31 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from holdfast.errors import TargetError, did_you_mean, listed, require
+from holdfast._core.checks import did_you_mean, listed
+from holdfast.errors import TargetError
 from holdfast.models.base import Model
 from holdfast.models.scores import probabilities, undecided
 
 Label = str | int | float | bool | np.generic  # a class
-Labels = Sequence[Label] | npt.NDArray[np.generic] | pd.Series | pd.Index | Tensor  # one class per row
-TargetLike = Union["Target", Label, Labels, None]  # what may be asked for: `Target.of` makes a `Target` of it
+# one class per row
+Labels = Sequence[Label] | npt.NDArray[np.generic] | pd.Series | pd.Index | Tensor
+# what may be asked for: `Target.of` makes a `Target` of it
+TargetLike = Union["Target", Label, Labels, None]
 
 TINY = 1e-30  # the least unit: one over it is a number in single precision too
-DIGITS, MOST_DECIMALS = 3, 12  # of estimates, for people
+# of estimates, for people
+DIGITS = 3
+MOST_DECIMALS = 12
 HUGE = 1e15  # from here on a number is written as Python writes it
-# Log-odds this near are the same: a share of trees is an exact number, its logarithm is not, and of two that are level
-# the predicted one is put ahead by less.
+# Log-odds this near are the same: a share of trees is an exact number, its logarithm is not, and of
+# two that are level the predicted one is put ahead by less.
 LEVEL = 1e-8
 
 
 class Status(IntEnum):
-    """What became of a row: an answer was found, the wanted outcome was met from the start, or none was found; the
-    model accepts an answer that too few retrained models accept; or it was proved that there is no answer.
+    """What became of a row: an answer was found, the wanted outcome was met from the start, or none
+    was found; the model accepts an answer that too few retrained models accept; or it was proved
+    that there is no answer.
 
     >>> import holdfast as hf
     >>> [status.words for status in hf.Status]
@@ -67,9 +74,9 @@ class Target:
 
     Args:
         label: a class for all rows, or one per row; None asks for any class but the present one.
-        probability: how likely the model must find that outcome, between 0 and 1. From one half on the class must be
-            the predicted one as well, or, where any other is asked for, no longer be; an estimator's own `predict`
-            decides. Below, the probability alone is asked for.
+        probability: how likely the model must find that outcome, between 0 and 1. From one half on
+            the class must be the predicted one as well, or, where any other is asked for, no longer
+            be; an estimator's own `predict` decides. Below, the probability alone is asked for.
         margin: by how much its score must lead the next best; below 0 likewise.
         interval: lowest and highest estimate that is wanted of a regression model; see `between`.
 
@@ -86,14 +93,21 @@ class Target:
     interval: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
-        p, ends, margin = self.probability, self.interval, self.margin
+        p = self.probability
+        ends = self.interval
+        margin = self.margin
         one_kind = ends is None or (self.label is None and p is None and not margin)
-        require(one_kind, "ask for a class or for a range of numbers, not both", TargetError)
+        if not one_kind:
+            raise TargetError("ask for a class or for a range of numbers, not both")
         filled = ends is None or ends[0] < ends[1]
-        require(filled, f"the range {ends} is empty; its lower end comes first", TargetError)
-        require(p is None or 0 < p < 1, f"probability must lie between 0 and 1, got {p}", TargetError)
-        require(p is None or not margin, "ask for a probability or a margin, not both", TargetError)
-        require(math.isfinite(margin), f"margin must be a number, got {margin}", TargetError)
+        if not filled:
+            raise TargetError(f"the range {ends} is empty; its lower end comes first")
+        if not (p is None or 0 < p < 1):
+            raise TargetError(f"probability must lie between 0 and 1, got {p}")
+        if p is not None and margin:
+            raise TargetError("ask for a probability or a margin, not both")
+        if not math.isfinite(margin):
+            raise TargetError(f"margin must be a number, got {margin}")
 
     @classmethod
     def of(cls, value: TargetLike) -> "Target":
@@ -102,21 +116,32 @@ class Target:
 
     @classmethod
     def between(cls, low: float | None = None, high: float | None = None) -> "Target":
-        """An estimate of a regression model from `low` to `high`, both included; None leaves that side open."""
+        """An estimate of a regression model from `low` to `high`, both included; None leaves that
+        side open."""
         if low is None and high is None:
-            raise TargetError("a range needs an end: between(low, high), between(low, None) or between(None, high)")
-        start, end = -math.inf if low is None else _end("low", low), _end("high", high)
-        require(start <= end, f"the range from {start:g} to {end:g} is empty; swap its ends", TargetError)
-        require(start < end, f"no estimate hits exactly {start:g} but by luck; give a range around it", TargetError)
+            raise TargetError(
+                "a range needs an end: between(low, high), between(low, None) or between(None, "
+                "high)"
+            )
+        start = -math.inf if low is None else _end("low", low)
+        end = _end("high", high)
+        if not start <= end:
+            raise TargetError(f"the range from {start:g} to {end:g} is empty; swap its ends")
+        if not start < end:
+            raise TargetError(
+                f"no estimate hits exactly {start:g} but by luck; give a range around it"
+            )
         return cls(interval=(start, end))
 
     @classmethod
-    def parse(cls, text: str, classes: Sequence[Label], probability: float | None = None) -> "Target":
+    def parse(
+        cls, text: str, classes: Sequence[Label], probability: float | None = None
+    ) -> "Target":
         """What a person wrote, in the model's own terms.
 
         Args:
-            text: a class by its name, which may be a number to the model; or, where there are no classes, a range of
-                estimates: '200..250', '200..' or '..250'.
+            text: a class by its name, which may be a number to the model; or, where there are no
+                classes, a range of estimates: '200..250', '200..' or '..250'.
             classes: those of the model; none: it is a regression model.
             probability: how likely the class must become.
 
@@ -130,34 +155,53 @@ class Target:
             same = [c for c in classes if c == text] or [c for c in classes if str(c) == text]
             return cls(same[0] if same else text, probability)
         fix = "ask for a range alone, such as 200..250"
-        require(probability is None, f"a regression model has no probabilities; {fix}", TargetError)
+        if probability is not None:
+            raise TargetError(f"a regression model has no probabilities; {fix}")
         low, dots, high = text.partition("..")
         try:
             ends = [float(end) if end.strip() else None for end in (low, high)]
         except ValueError:
-            dots, ends = "", []
+            dots = ""
+            ends = []
         readable = bool(dots) and ends != [None, None]
-        require(readable, f"of a regression model a range is wanted, such as 200..250, got {text!r}", TargetError)
+        if not readable:
+            raise TargetError(
+                f"of a regression model a range is wanted, such as 200..250, got {text!r}"
+            )
         return cls.between(*ends)
 
     def bind(self, model: Model, scores: Tensor) -> "BoundTarget":
         """The target for rows that the model gives `scores` (n, k) now."""
-        require(model.is_regression == (self.interval is not None), _wrong_kind(model, self), TargetError)
+        if model.is_regression != (self.interval is not None):
+            raise TargetError(_wrong_kind(model, self))
         if self.interval is not None:
             low, high = self.interval
             unit = max(min(model.output_scale, high / 2 - low / 2), TINY)
-            return IntervalTarget(torch.zeros(len(scores), dtype=torch.int64), 1.0, 0.0, False, 1, low, high, unit)
+            return IntervalTarget(
+                torch.zeros(len(scores), dtype=torch.int64), 1.0, 0.0, False, 1, low, high, unit
+            )
         if self.label is None:
-            labels, sign = scores.argmax(1), -1.0
+            labels = scores.argmax(1)
+            sign = -1.0
         else:
-            labels, sign = self._labels(model.classes, len(scores)), 1.0
+            labels = self._labels(model.classes, len(scores))
+            sign = 1.0
         soft = self.probability is not None
-        margin = math.log(self.probability / (1 - self.probability)) if self.probability else self.margin
+        margin = (
+            math.log(self.probability / (1 - self.probability)) if self.probability else self.margin
+        )
         fix = "so there is no probability or margin to ask for; ask for the class alone"
         has_scores = not (model.labels_only and (soft or margin))
-        require(has_scores, f"the model predicts classes and gives no scores, {fix}", TargetError)
+        if not has_scores:
+            raise TargetError(f"the model predicts classes and gives no scores, {fix}")
         return BoundTarget(
-            labels, sign, margin, soft, scores.shape[1], offset=model.offset, defers_to_predict=model.defers_to_predict
+            labels,
+            sign,
+            margin,
+            soft,
+            scores.shape[1],
+            offset=model.offset,
+            defers_to_predict=model.defers_to_predict,
         )
 
     def _labels(self, classes: tuple[Any, ...], n: int) -> Tensor:
@@ -166,18 +210,27 @@ class Target:
             return torch.full((n,), _place(self.label, classes))
         labels = cast(Any, self.label)
         wanted: list[Any] = list(labels.tolist() if hasattr(labels, "tolist") else labels)
-        require(len(wanted) == n, f"{len(wanted)} targets for {n} rows; give one class, or one per row", TargetError)
+        if len(wanted) != n:
+            raise TargetError(f"{len(wanted)} targets for {n} rows; give one class, or one per row")
         place = {label: _place(label, classes) for label in dict.fromkeys(wanted)}
         return torch.tensor([place[label] for label in wanted], dtype=torch.int64)
 
     def __str__(self) -> str:
         if self.interval is not None:
-            low, high = (written(v, 0 if v == round(v, 0) and abs(v) < HUGE else None) for v in self.interval)
+            low, high = (
+                written(v, 0 if v == round(v, 0) and abs(v) < HUGE else None) for v in self.interval
+            )
             if all(map(math.isfinite, self.interval)):
                 return f"between {low} and {high}"
             return f"at least {low}" if math.isfinite(self.interval[0]) else f"at most {high}"
         many = not isinstance(self.label, str) and hasattr(self.label, "__len__")
-        what = "any other class" if self.label is None else "one class per row" if many else f"{self.label}"
+        what = (
+            "any other class"
+            if self.label is None
+            else "one class per row"
+            if many
+            else f"{self.label}"
+        )
         if self.probability is not None:
             return f"{what} with probability {self.probability:g}"
         return f"{what} by a margin of {self.margin:g}" if self.margin else what
@@ -191,7 +244,8 @@ def _end(name: str, value: float | None) -> float:
         number = math.nan if isinstance(value, str | bool) else float(value)
     except (TypeError, ValueError, OverflowError):
         number = math.nan
-    require(math.isfinite(number), f"{name} must be a number, or None for an open end, got {value!r}", TargetError)
+    if not math.isfinite(number):
+        raise TargetError(f"{name} must be a number, or None for an open end, got {value!r}")
     return number
 
 
@@ -207,8 +261,13 @@ def _wrong_kind(model: Model, target: Target) -> str:
     if model.is_regression:
         wanted = "any other class" if target.label is None else f"the class {target.label!r}"
         fix = "ask for a range: hf.Target.between(low, high)"
-        return f"this is a regression model and has no classes, so {wanted} cannot be asked of it; {fix}"
-    return f"the model has classes, so ask for one of them and for no range: {listed(model.classes)}"
+        return (
+            f"this is a regression model and has no classes, so {wanted} cannot be asked of it; "
+            f"{fix}"
+        )
+    return (
+        f"the model has classes, so ask for one of them and for no range: {listed(model.classes)}"
+    )
 
 
 def _place(label: Any, classes: tuple[Any, ...]) -> int:
@@ -238,10 +297,15 @@ class BoundTarget:
         return replace(self, label=self.label[rows])
 
     def asked_of(self, model: Model) -> "BoundTarget":
-        """The same, asked of another model with these classes, which may have a threshold or a `predict` of its own."""
-        what = "a model that predicts classes and gives no scores cannot be asked for a probability or a margin"
+        """The same, asked of another model with these classes, which may have a threshold or a
+        `predict` of its own."""
+        what = (
+            "a model that predicts classes and gives no scores cannot be asked for a probability "
+            "or a margin"
+        )
         has_scores = not (model.labels_only and (self.soft or self.margin))
-        require(has_scores, f"{what}; ask for the class alone (an audit: rule='class')", TargetError)
+        if not has_scores:
+            raise TargetError(f"{what}; ask for the class alone (an audit: rule='class')")
         return replace(self, offset=model.offset, defers_to_predict=model.defers_to_predict)
 
     def by_class(self) -> "BoundTarget":
@@ -252,12 +316,20 @@ class BoundTarget:
     def is_lead(self) -> bool:
         """Is the gap the lead by scores and nothing else?"""
         leaves = self.k > 2 and self.soft and self.sign < 0 and self.margin >= 0
-        return not (self.soft or self.margin) or not (any(self.offset) or self.defers_to_predict or leaves)
+        return not (self.soft or self.margin) or not (
+            any(self.offset) or self.defers_to_predict or leaves
+        )
 
     @cached_property
     def direction(self) -> float:
-        """With two classes and one target for all rows: the gap is this times (s_1 - s_0). Else 0."""
-        if self.k != 2 or not self.is_lead or not len(self.label) or bool((self.label != self.label[0]).any()):
+        """With two classes and one target for all rows: the gap is this times (s_1 - s_0). Else
+        0."""
+        if (
+            self.k != 2
+            or not self.is_lead
+            or not len(self.label)
+            or bool((self.label != self.label[0]).any())
+        ):
             return 0.0
         return self.sign if int(self.label[0]) == 1 else -self.sign
 
@@ -289,7 +361,9 @@ class BoundTarget:
         """The gap and its derivative by the scores (n, k)."""
         if self.is_lead:
             return self.lead_and_slope(scores, soft=soft)
-        gap, slope = self.lead_and_slope(undecided(scores) if self.defers_to_predict else scores, soft=soft)
+        gap, slope = self.lead_and_slope(
+            undecided(scores) if self.defers_to_predict else scores, soft=soft
+        )
         gap = gap - self.ahead.to(gap.dtype)
         if self.margin < 0:  # less is asked for than to be predicted
             return gap, slope
@@ -305,7 +379,8 @@ class BoundTarget:
         own = torch.nn.functional.one_hot(self.label, self.k).to(scores.dtype)
         rivals = scores.masked_fill(own > 0, -math.inf)
         if self.soft if soft is None else soft:
-            best, share = torch.logsumexp(rivals, 1), torch.softmax(rivals, 1)
+            best = torch.logsumexp(rivals, 1)
+            share = torch.softmax(rivals, 1)
         else:
             best, rival = rivals.max(1)
             share = torch.nn.functional.one_hot(rival, self.k).to(scores.dtype)
@@ -317,7 +392,8 @@ class BoundTarget:
         return self.gap(scores) > self.margin + slack + level
 
     def wanted(self, scores: Tensor) -> Tensor:
-        """(n,) the class to reach; where any but one will do, the likeliest by the scores (n, k)."""
+        """(n,) the class to reach; where any but one will do, the likeliest by the scores (n,
+        k)."""
         if self.sign > 0:
             return self.label
         own = torch.nn.functional.one_hot(self.label, self.k) > 0
@@ -343,7 +419,9 @@ class IntervalTarget(BoundTarget):
     unit: float
 
     def gap_and_slope(self, scores: Tensor, *, soft: bool | None = None) -> tuple[Tensor, Tensor]:
-        above, below = scores - self.low, self.high - scores  # (n, 1)
+        # (n, 1)
+        above = scores - self.low
+        below = self.high - scores
         slope = torch.where(above < below, 1 / self.unit, -1 / self.unit).to(scores.dtype)
         return torch.minimum(above, below).squeeze(1) / self.unit, slope
 
@@ -356,7 +434,10 @@ class IntervalTarget(BoundTarget):
         return scores.squeeze(1).double()
 
     def describe(self, scores: Tensor) -> list[str]:
-        return [f"the estimate {number}" for number in self.numbers(self.confidence(scores).numpy().tolist())]
+        return [
+            f"the estimate {number}"
+            for number in self.numbers(self.confidence(scores).numpy().tolist())
+        ]
 
     def numbers(self, estimates: Sequence[float]) -> list[str]:
         """Estimates for people: as many digits as tell them apart from the ends of the range."""

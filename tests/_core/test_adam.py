@@ -1,4 +1,5 @@
-"""Adam by torch's kernel, and by plain operations where there is none, against torch.optim.Adam step by step."""
+"""Adam by torch's kernel, and by plain operations where there is none, against torch.optim.Adam
+step by step."""
 
 import pytest
 import torch
@@ -7,7 +8,8 @@ from torch import Tensor, nn
 from holdfast._core import adam as module
 from holdfast._core.adam import Adam, adam_step
 
-M, P = 3, 37
+M = 3
+P = 37
 
 
 def numbers(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -19,17 +21,20 @@ def without_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_this_torch_has_the_kernel() -> None:
-    """Where this fails, torch has renamed it: everything still works, by slower plain operations. Find the new
-    name."""
+    """Where this fails, torch has renamed it: everything still works, by slower plain operations.
+    Find the new name."""
     assert module.FUSED_ADAM is not None
 
 
 @pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize("decay", [0.0, 0.1])
-def test_one_vector_step_by_step(fused: bool, decay: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_vector_step_by_step(
+    fused: bool, decay: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if not fused:
         without_kernel(monkeypatch)
-    ours, theirs = numbers(P), nn.Parameter(numbers(P))
+    ours = numbers(P)
+    theirs = nn.Parameter(numbers(P))
     adam = Adam(ours, lr=0.03, eps=1e-3, weight_decay=decay)
     reference = torch.optim.Adam([theirs], lr=0.03, eps=1e-3, weight_decay=decay)
     for step in range(20):
@@ -43,9 +48,13 @@ def test_one_vector_step_by_step(fused: bool, decay: float, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(("dtype", "near"), [(torch.float32, 1e-6), (torch.float64, 1e-12)])
-def test_rows_with_a_count_each(dtype: torch.dtype, near: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_with_a_count_each(
+    dtype: torch.dtype, near: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     start = numbers(M, P, dtype=dtype)
-    gradients = [numbers(rows, P, seed=i + 1, dtype=dtype) for i, rows in enumerate((3, 2, 3, 1, 2, 3))]
+    gradients = [
+        numbers(rows, P, seed=i + 1, dtype=dtype) for i, rows in enumerate((3, 2, 3, 1, 2, 3))
+    ]
     ends = list[Tensor]()
     for fused in (True, False):
         if not fused:
@@ -71,7 +80,8 @@ def test_rows_with_a_count_each(dtype: torch.dtype, near: float, monkeypatch: py
 
 def test_a_step_of_several_tensors_is_that_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """With memories and a rate of the caller's own, as `Descent` has them."""
-    shapes, counts = ((4, 3), (7,)), [torch.tensor(3.0), torch.tensor(9.0)]
+    shapes = (4, 3), (7,)
+    counts = [torch.tensor(3.0), torch.tensor(9.0)]
     found = list[list[Tensor]]()
     for fused in (True, False):
         if not fused:
@@ -81,8 +91,10 @@ def test_a_step_of_several_tensors_is_that_of_each(monkeypatch: pytest.MonkeyPat
         adam_step(p, g, m, v, counts, lr=0.1)
         found.append([*p, *m, *v])
         for i, (shape, t) in enumerate(zip(shapes, (3, 9), strict=True)):
-            slope, first = numbers(*shape, seed=1), 0.9 * numbers(*shape, seed=2)
-            first, second = first + 0.1 * slope, 0.999 * numbers(*shape, seed=3).square() + 0.001 * slope.square()
+            slope = numbers(*shape, seed=1)
+            first = 0.9 * numbers(*shape, seed=2)
+            first = first + 0.1 * slope
+            second = 0.999 * numbers(*shape, seed=3).square() + 0.001 * slope.square()
             step = first / (1 - 0.9**t) / ((second / (1 - 0.999**t)).sqrt() + 1e-8)
             torch.testing.assert_close(p[i], numbers(*shape) - 0.1 * step, rtol=1e-12, atol=1e-12)
             torch.testing.assert_close(m[i], first, rtol=1e-12, atol=1e-14)

@@ -17,13 +17,17 @@ def test_intervals_are_those_of_clopper_and_pearson(models: int, confidence: flo
     for i, k in enumerate(kept.tolist()):
         known = binomtest(k, models).proportion_ci(confidence, method="exact")
         assert (low[i], high[i]) == pytest.approx((known.low, known.high), abs=1e-10)
-        one_sided = binomtest(k, models, alternative="greater").proportion_ci(confidence, method="exact")
+        one_sided = binomtest(k, models, alternative="greater").proportion_ci(
+            confidence, method="exact"
+        )
         assert sure[i] == pytest.approx(one_sided.low, abs=1e-10)
 
 
 @pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95, 0.99])
 @pytest.mark.parametrize("share", [0.3, 0.8, 0.9, 0.95, 0.99])
-def test_the_bound_reaches_a_share_exactly_where_the_tail_is_small(share: float, confidence: float) -> None:
+def test_the_bound_reaches_a_share_exactly_where_the_tail_is_small(
+    share: float, confidence: float
+) -> None:
     for n in (1, 5, 22, 59, 93, 300):
         k = np.arange(n + 1)
         tail = binom.sf(k - 1, n, share)  # P(X >= k)
@@ -31,7 +35,9 @@ def test_the_bound_reaches_a_share_exactly_where_the_tail_is_small(share: float,
         assert ((lower_bound(k, n, confidence) >= share) == (tail <= 1 - confidence)).all()
 
 
-@pytest.mark.parametrize(("at_least", "confidence", "n"), [(0.95, 0.95, 59), (0.99, 0.95, 299), (0.9, 0.99, 44)])
+@pytest.mark.parametrize(
+    ("at_least", "confidence", "n"), [(0.95, 0.95, 59), (0.99, 0.95, 299), (0.9, 0.99, 44)]
+)
 def test_smallest_number_that_can_tell(at_least: float, confidence: float, n: int) -> None:
     assert models_needed(at_least, confidence) == n
     assert at_least**n <= 1 - confidence < at_least ** (n - 1)

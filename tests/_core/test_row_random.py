@@ -60,7 +60,8 @@ def test_sixteen_bits_at_a_time() -> None:
     u = (bits.double() + 0.5) / (1 << 16)
     assert abs(float(u.mean()) - 0.5) < 5e-3
     assert abs(float(u.var()) - 1 / 12) < 1e-3
-    together = torch.corrcoef(u.reshape(-1, 7).T) - torch.eye(7)  # the four parts of a word have nothing in common
+    # the four parts of a word have nothing in common
+    together = torch.corrcoef(u.reshape(-1, 7).T) - torch.eye(7)
     assert together.abs().max() < 0.06
 
 

@@ -21,7 +21,9 @@ def lender(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = hf.datasets.german_credit()
     train, test = data.split()
     (here / "recipe.toml").write_text(RECIPE)
-    model = hf.Recipe.load(here / "recipe.toml").fit(train.X, train.y, data.schema, classes=["denied", "approved"])
+    model = hf.Recipe.load(here / "recipe.toml").fit(
+        train.X, train.y, data.schema, classes=["denied", "approved"]
+    )
     model.save(here / "model.safetensors")
     train.X.to_csv(here / "rows.csv", index=False)
     train.X.assign(outcome="perhaps").to_csv(here / "odd.csv", index=False)
@@ -51,7 +53,15 @@ BANK = ("audit", "answers.parquet", "--bank", "nothing.safetensors")
 
 
 def test_audit_says_what_the_library_says(run: Any, lender: Path) -> None:
-    ran = run(*AUDIT, "--families", "seed=4,leave_one_out=3", "--save-bank", "bank.safetensors", "--seed", "5")
+    ran = run(
+        *AUDIT,
+        "--families",
+        "seed=4,leave_one_out=3",
+        "--save-bank",
+        "bank.safetensors",
+        "--seed",
+        "5",
+    )
     assert ran.code == 0, ran.err
     told = json.loads(ran.out)
     bank = hf.ModelBank.load(lender / "bank.safetensors")
@@ -92,12 +102,23 @@ def test_other_tables_are_families_of_their_own(run: Any, lender: Path) -> None:
         "2008=new.csv",
     )
     told = json.loads(run(*words, "--quiet").out)
-    assert {name: row["models"] for name, row in told["summary"].items()} == {"all": 2, "2007": 1, "2008": 1}
+    assert {name: row["models"] for name, row in told["summary"].items()} == {
+        "all": 2,
+        "2007": 1,
+        "2008": 1,
+    }
     told = json.loads(run(*words, "--data", "train.csv", "--families", "seed=2", "--quiet").out)
-    assert {name: row["models"] for name, row in told["summary"].items()} == {"all": 4, "seed": 2, "2007": 1, "2008": 1}
+    assert {name: row["models"] for name, row in told["summary"].items()} == {
+        "all": 4,
+        "seed": 2,
+        "2007": 1,
+        "2008": 1,
+    }
 
 
-def test_families_left_out_are_the_documented_ones(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_families_left_out_are_the_documented_ones(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = list[Any]()
 
     def retrain(*_: Any, families: Any, **__: Any) -> None:
@@ -112,16 +133,40 @@ def test_families_left_out_are_the_documented_ones(run: Any, monkeypatch: pytest
 
 def test_shares_are_not_rounded_to_certainty(run: Any) -> None:
     ran = run(*AUDIT, "--families", "seed=2", "--at-least", "0.995", "--confidence", "0.999")
-    each = "holds for at least 99.5% of models made as those of the bank were, with 99.9% confidence"
-    assert f"No certificates: a certificate that an answer {each}, needs at least 1379 models" in ran.err
+    each = (
+        "holds for at least 99.5% of models made as those of the bank were, with 99.9% confidence"
+    )
+    assert (
+        f"No certificates: a certificate that an answer {each}, needs at least 1379 models"
+        in ran.err
+    )
     assert f"{each}, needs at least 1379 models" in json.loads(ran.out)["words"]
 
 
 def test_the_rule_is_asked_for_and_printed(run: Any, lender: Path) -> None:
-    """Answers that were asked to be approved with a probability of 0.9 are judged by it, unless the class is to do."""
-    asked = ("explain", "people.csv", "--model", "model.safetensors", "--target", "approved", "--probability", "0.9")
+    """Answers that were asked to be approved with a probability of 0.9 are judged by it, unless the
+    class is to do."""
+    asked = (
+        "explain",
+        "people.csv",
+        "--model",
+        "model.safetensors",
+        "--target",
+        "approved",
+        "--probability",
+        "0.9",
+    )
     assert run(*asked, "--method", "min-cost", "--out", "likely.parquet").code == 0
-    words = ("audit", "likely.parquet", "--data", "train.csv", "--recipe", "recipe.toml", "--families", "retrain=60")
+    words = (
+        "audit",
+        "likely.parquet",
+        "--data",
+        "train.csv",
+        "--recipe",
+        "recipe.toml",
+        "--families",
+        "retrain=60",
+    )
     told = dict[str, Any]()
     for rule, more in (("target", ()), ("class", ("--rule", "class"))):
         ran = run(*words, *more)
@@ -131,7 +176,10 @@ def test_the_rule_is_asked_for_and_printed(run: Any, lender: Path) -> None:
         assert f"(rule: {rule})" in ran.err
         assert told[rule]["covers"] in ran.err
     assert told["target"]["asked"] == "approved with probability 0.9"
-    assert told["target"]["summary"]["all"]["survival"] < told["class"]["summary"]["all"]["survival"] - 0.2
+    assert (
+        told["target"]["summary"]["all"]["survival"]
+        < told["class"]["summary"]["all"]["survival"] - 0.2
+    )
     assert "rule must be 'target' or 'class'" in run(*words, "--rule", "all").err
 
 
@@ -140,10 +188,34 @@ def test_strict_tells_that_something_is_not_certified(run: Any) -> None:
 
 
 def test_a_bank_that_guided_the_search_is_refused(run: Any) -> None:
-    assert run(*AUDIT, "--families", "seed=4", "--seed", "9", "--save-bank", "guide.safetensors").code == 0
-    words = ("explain", "people.csv", "--model", "model.safetensors", "--target", "approved", "--data", "rows.csv")
-    words += ("--method", "stable-neighbor-search", "--set", "bank=guide.safetensors", "--set", "steps=20")
-    assert run(*words, "--set", "start=descent", "--set", "start__steps=100", "--out", "moved.parquet").code == 0
+    assert (
+        run(*AUDIT, "--families", "seed=4", "--seed", "9", "--save-bank", "guide.safetensors").code
+        == 0
+    )
+    words = (
+        "explain",
+        "people.csv",
+        "--model",
+        "model.safetensors",
+        "--target",
+        "approved",
+        "--data",
+        "rows.csv",
+    )
+    words += (
+        "--method",
+        "stable-neighbor-search",
+        "--set",
+        "bank=guide.safetensors",
+        "--set",
+        "steps=20",
+    )
+    assert (
+        run(
+            *words, "--set", "start=descent", "--set", "start__steps=100", "--out", "moved.parquet"
+        ).code
+        == 0
+    )
     ran = run("audit", "moved.parquet", "--bank", "guide.safetensors")
     assert ran.code == 2
     assert "4 of the bank's 4 models guided the search" in ran.err
@@ -170,13 +242,28 @@ def test_a_bank_that_guided_the_search_is_refused(run: Any) -> None:
         ((*AUDIT, "--families", "seed=0"), "at least one model"),
         ((*AUDIT, "--families", "seed=2", "--outcome", "y"), "no column 'y'"),
         ((*AUDIT, "--families", "seed=2", "--outcome", "duration"), "is a feature"),
-        (("audit", "answers.parquet", "--data", "odd.csv", "--recipe", "recipe.toml"), "the model's classes are"),
-        ((*AUDIT, "--families", "seed=2", "--at-least", "1.5"), "at_least must lie between 0 and 1"),
-        ((*AUDIT, "--families", "seed=2", "--confidence", "0"), "confidence must lie between 0 and 1"),
+        (
+            ("audit", "answers.parquet", "--data", "odd.csv", "--recipe", "recipe.toml"),
+            "the model's classes are",
+        ),
+        (
+            (*AUDIT, "--families", "seed=2", "--at-least", "1.5"),
+            "at_least must lie between 0 and 1",
+        ),
+        (
+            (*AUDIT, "--families", "seed=2", "--confidence", "0"),
+            "confidence must lie between 0 and 1",
+        ),
         ((*AUDIT, "--families", "seed=2", "--plot", "x.gif"), "extension"),
         ((*AUDIT, "--families", "seed=2", "--out", "x.txt"), "extension"),
-        (("audit", "answers.parquet", "--data", "people.csv", "--recipe", "recipe.toml"), "--outcome COLUMN"),
-        (("audit", "answers.parquet", "--data", "train.csv", "--recipe", "nothing.toml"), "cannot read"),
+        (
+            ("audit", "answers.parquet", "--data", "people.csv", "--recipe", "recipe.toml"),
+            "--outcome COLUMN",
+        ),
+        (
+            ("audit", "answers.parquet", "--data", "train.csv", "--recipe", "nothing.toml"),
+            "cannot read",
+        ),
         (("audit", "answers.parquet", "--data", "train.csv", "--recipe", "train.csv"), "no TOML"),
         ((*EXPLAIN, "--set", "start__steps=3"), "give start=METHOD first"),
         ((*EXPLAIN, "--set", "start=descnt"), "did you mean 'descent'"),

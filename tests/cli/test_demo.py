@@ -41,10 +41,20 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> Demo:
 
 def test_demo_leaves_its_files_and_says_what_it_did(trees: Demo) -> None:
     assert trees.ran.code == 0, trees.ran.err
-    assert trees.ran.err.startswith("retraining 130 models (20 guide, 50 calibration, 60 audit), about")
+    assert trees.ran.err.startswith(
+        "retraining 130 models (20 guide, 50 calibration, 60 audit), about"
+    )
     left = {path.name for path in (trees.at / "my demo").iterdir()}
-    assert left == {"report.html", "model.skops", "schema.toml", "applicants.csv", "plans.parquet", "training.csv"}
-    plans, told = hf.Plans.load(trees.at / "my demo" / "plans.parquet"), trees.ran.out
+    assert left == {
+        "report.html",
+        "model.skops",
+        "schema.toml",
+        "applicants.csv",
+        "plans.parquet",
+        "training.csv",
+    }
+    plans = hf.Plans.load(trees.at / "my demo" / "plans.parquet")
+    told = trees.ran.out
     assert plans.words() in told
     assert f"The first 8 of {len(plans)}." in told
     assert int(re.search(r"right about (\d+)% of 250 test applicants", told)[1]) >= 70
@@ -71,7 +81,9 @@ def test_the_plans_are_accepted_by_the_saved_pipeline(trees: Demo) -> None:
     assert (saved.predict(plans.to_frame()[plans.cfs.answered]) == "approved").all()
 
 
-def test_the_command_that_demo_prints_works_as_it_is(trees: Demo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_that_demo_prints_works_as_it_is(
+    trees: Demo, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(trees.at)
     command = shlex.split(trees.ran.out.rstrip("\n").splitlines()[-1])
     ran = run(*command[1:])
@@ -88,7 +100,10 @@ def test_without_skops_the_pipeline_is_not_kept_and_that_is_said(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert not keep(pipeline(), tmp_path / "model.skops")
     assert not list(tmp_path.iterdir())
-    assert "no model.skops: to keep the pipeline, pip install 'holdfast[files]'" in capsys.readouterr().err
+    assert (
+        "no model.skops: to keep the pipeline, pip install 'holdfast[files]'"
+        in capsys.readouterr().err
+    )
 
 
 def test_options_that_would_do_nothing_are_refused() -> None:
@@ -128,7 +143,9 @@ def test_the_network_leaves_its_files_and_says_what_it_did(demo: Demo) -> None:
 
 
 def test_the_network_makes_answers_hold(demo: Demo) -> None:
-    shares = [float(s) for s in re.findall(r"hold on ([\d.]+)% of 60 retrained models", demo.ran.out)]
+    shares = [
+        float(s) for s in re.findall(r"hold on ([\d.]+)% of 60 retrained models", demo.ran.out)
+    ]
     certified = [int(s) for s in re.findall(r"models; (\d+) of \d+ are certified", demo.ran.out)]
     assert len(shares) == len(certified) == 2
     assert shares[0] < 80 < 97 < shares[1]
@@ -148,12 +165,18 @@ def test_answers_are_accepted_by_the_saved_network(demo: Demo) -> None:
 
 def test_the_commands_that_the_network_prints_work_as_they_are(demo: Demo) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    settings: Any = {"shell": True, "cwd": demo.at, "env": os.environ | {"PATH": path}, "text": True}
+    settings: Any = {
+        "shell": True,
+        "cwd": demo.at,
+        "env": os.environ | {"PATH": path},
+        "text": True,
+    }
     explain, audit = demo.ran.out.rstrip("\n").splitlines()[-2:]
     done = subprocess.run(explain, capture_output=True, **settings)
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
-    first, again = (hf.Counterfactuals.load(demo.at / p) for p in ("my demo/recourse.parquet", "recourse.parquet"))
+    first = hf.Counterfactuals.load(demo.at / "my demo/recourse.parquet")
+    again = hf.Counterfactuals.load(demo.at / "recourse.parquet")
     pd.testing.assert_frame_equal(again.after, first.after)
     assert again.run.model == first.run.model
     done = subprocess.run(audit, capture_output=True, **settings)
@@ -163,18 +186,23 @@ def test_the_commands_that_the_network_prints_work_as_they_are(demo: Demo) -> No
     assert told["summary"]["all"]["survival"] > 0.97
 
 
-@pytest.mark.filterwarnings("default:columns of")  # the training rows have an outcome, which the method leaves out
+# the training rows have an outcome, which the method leaves out
+@pytest.mark.filterwarnings("default:columns of")
 def test_the_network_without_the_plot_extra_does_without_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "altair", None)
-    ran = run("demo", "--network", "--out", tmp_path / "new" / "demo", "--method", "nearest-neighbor")
+    ran = run(
+        "demo", "--network", "--out", tmp_path / "new" / "demo", "--method", "nearest-neighbor"
+    )
     assert ran.code == 0
     assert "pip install 'holdfast[plot]'" in ran.err
     left = {path.name for path in (tmp_path / "new" / "demo").iterdir()}
     assert "report.html" not in left
     assert "report.html" not in ran.out
-    again = run(*shlex.split(ran.out.rstrip("\n").splitlines()[-2])[1:-1], tmp_path / "again.parquet")
+    again = run(
+        *shlex.split(ran.out.rstrip("\n").splitlines()[-2])[1:-1], tmp_path / "again.parquet"
+    )
     assert again.code == 0
     paths = tmp_path / "new" / "demo" / "recourse.parquet", tmp_path / "again.parquet"
     first, second = (hf.Counterfactuals.load(path) for path in paths)

@@ -31,7 +31,8 @@ QUICK = ("--set", "steps=10", "--set", "bisections=2")
 
 
 def people(rows: int = 7) -> pd.DataFrame:
-    """A whole number, a real one that looks whole in a text file, levels that look missing or like markup."""
+    """A whole number, a real one that looks whole in a text file, levels that look missing or like
+    markup."""
     rng = np.random.default_rng(0)
     return pd.DataFrame(
         {
@@ -57,7 +58,8 @@ class Files:
 
 
 def rich_people() -> nn.Sequential:
-    """Says yes to income, less so to age and plan; within the range of the data everybody can get there."""
+    """Says yes to income, less so to age and plan; within the range of the data everybody can get
+    there."""
     layer = nn.Linear(5, 2)
     with torch.no_grad():
         layer.weight.copy_(torch.tensor([[0.0] * 5, [0.2, 1.5, 0.8, -0.5, 0.3]]))
@@ -68,7 +70,8 @@ def rich_people() -> nn.Sequential:
 @pytest.fixture(scope="session")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     at = tmp_path_factory.mktemp("cli")
-    table, data = people(), people(60)
+    table = people()
+    data = people(60)
     schema = hf.Schema.infer(data, fixed=["age"])
     model = hf.Model.of(rich_people(), schema, classes=["no", "yes"])
     model.save(at / "model.safetensors")
@@ -121,7 +124,14 @@ def test_piped_output_is_the_same_table_as_json(files: Files, answers: hf.Counte
 
 
 def test_a_pipe_in_another_encoding_still_gets_json(files: Files) -> None:
-    command = ("explain", files.at / "people.csv", "--model", files.at / "model.safetensors", "--any-other", *QUICK)
+    command = (
+        "explain",
+        files.at / "people.csv",
+        "--model",
+        files.at / "model.safetensors",
+        "--any-other",
+        *QUICK,
+    )
     done = program(*command, env=os.environ | {"PYTHONIOENCODING": "ascii"})
     assert done.returncode == 0, done.stderr
     assert done.stdout.isascii()
@@ -130,8 +140,24 @@ def test_a_pipe_in_another_encoding_still_gets_json(files: Files) -> None:
 
 def test_a_reader_that_leaves_early_is_no_error(files: Files, tmp_path: Path) -> None:
     write_table(pd.concat([files.table] * 400), tmp_path / "many.json")
-    command = [sys.executable, "-m", "holdfast", "explain", tmp_path / "many.json", "--any-other", "--method"]
-    command += ["growing-spheres", "--set", "samples=5", "--set", "rings=1", "--model", files.at / "model.safetensors"]
+    command = [
+        sys.executable,
+        "-m",
+        "holdfast",
+        "explain",
+        tmp_path / "many.json",
+        "--any-other",
+        "--method",
+    ]
+    command += [
+        "growing-spheres",
+        "--set",
+        "samples=5",
+        "--set",
+        "rings=1",
+        "--model",
+        files.at / "model.safetensors",
+    ]
     # Without its buffer Python takes no notice of a reader that leaves.
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     pipe = subprocess.PIPE
@@ -169,9 +195,13 @@ def test_levels_that_look_like_markup_are_shown_as_they_are(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     files.schema.change(income={"change": "fixed"}).save(tmp_path / "plan.toml")
-    asked = pd.DataFrame({"age": [40], "income": [files.schema["income"].center], "plan": ["[red]"]})
+    asked = pd.DataFrame(
+        {"age": [40], "income": [files.schema["income"].center], "plan": ["[red]"]}
+    )
     write_table(asked, tmp_path / "one.csv")
-    ran = files.explain("--schema", tmp_path / "plan.toml", table=str(tmp_path / "one.csv"), terminal=True)
+    ran = files.explain(
+        "--schema", tmp_path / "plan.toml", table=str(tmp_path / "one.csv"), terminal=True
+    )
     assert "plan: [red] → " in re.sub(r"\x1b\[[0-9;]*m", "", ran.out)
 
 
@@ -204,14 +234,23 @@ def test_strict_tells_of_rows_without_an_answer(files: Files, tmp_path: Path) ->
     assert all(row["reason"] for row in rows)
 
 
-def test_strict_is_content_when_every_open_row_is_answered(files: Files, answers: hf.Counterfactuals) -> None:
+def test_strict_is_content_when_every_open_row_is_answered(
+    files: Files, answers: hf.Counterfactuals
+) -> None:
     assert not (answers.status_codes == hf.Status.NOT_FOUND).any()
     assert files.explain("--strict").code == 0
 
 
 def test_a_class_that_is_a_number_is_named_by_its_digits(files: Files, tmp_path: Path) -> None:
     hf.Model.of(rich_people(), files.schema, classes=[0, 1]).save(tmp_path / "numbers.safetensors")
-    ran = files.explain("--model", tmp_path / "numbers.safetensors", "--target", "1", "--out", tmp_path / "out.parquet")
+    ran = files.explain(
+        "--model",
+        tmp_path / "numbers.safetensors",
+        "--target",
+        "1",
+        "--out",
+        tmp_path / "out.parquet",
+    )
     assert ran.code == 0
     assert hf.Counterfactuals.load(tmp_path / "out.parquet").run.target == "1"
     ran = files.explain("--model", tmp_path / "numbers.safetensors", "--target", "7")
@@ -225,9 +264,22 @@ def test_any_other_class(files: Files) -> None:
 
 
 def test_the_call_reaches_the_library(files: Files, tmp_path: Path) -> None:
-    options = ("--method", "descent", "--set", "norm=mse", "--set", "decay=yes", "--probability", "0.7", "--seed", "5")
+    options = (
+        "--method",
+        "descent",
+        "--set",
+        "norm=mse",
+        "--set",
+        "decay=yes",
+        "--probability",
+        "0.7",
+        "--seed",
+        "5",
+    )
     options += ("--set", "lr=0.5", "--set", "steps=50", "--set", "restarts=2")
-    ran = files.explain(*options, "--batch-size", "2", "--time-budget", "60", "--out", tmp_path / "out.parquet")
+    ran = files.explain(
+        *options, "--batch-size", "2", "--time-budget", "60", "--out", tmp_path / "out.parquet"
+    )
     assert ran.code == 0, ran.err
     cfs = hf.Counterfactuals.load(tmp_path / "out.parquet")
     assert cfs.run.settings == "Descent(norm='mse', lr=0.5, steps=50, decay=True, restarts=2)"
@@ -237,7 +289,13 @@ def test_the_call_reaches_the_library(files: Files, tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("default")
 def test_a_method_that_looks_at_data_gets_it_without_the_outcome(files: Files) -> None:
-    options = ["explain", files.at / "people.csv", "--model", files.at / "model.safetensors", "--any-other"]
+    options = [
+        "explain",
+        files.at / "people.csv",
+        "--model",
+        files.at / "model.safetensors",
+        "--any-other",
+    ]
     options += ["--method", "nearest-neighbor"]
     missing = run(*options)
     assert missing.code == BAD_INPUT
@@ -249,10 +307,20 @@ def test_a_method_that_looks_at_data_gets_it_without_the_outcome(files: Files) -
 
 
 def test_warnings_become_notes_on_stderr(files: Files) -> None:
-    command = ("explain", files.at / "people.csv", "--model", files.at / "model.safetensors", "--any-other", *QUICK)
+    command = (
+        "explain",
+        files.at / "people.csv",
+        "--model",
+        files.at / "model.safetensors",
+        "--any-other",
+        *QUICK,
+    )
     done = program(*command, "--data", files.at / "data.csv")
     assert done.returncode == 0
-    assert done.stderr.splitlines()[0] == "note: method 'min-cost' looks at no data, so --data is not used"
+    assert (
+        done.stderr.splitlines()[0]
+        == "note: method 'min-cost' looks at no data, so --data is not used"
+    )
 
 
 def test_quiet_says_nothing(files: Files) -> None:
@@ -277,15 +345,25 @@ def test_report_without_the_plot_extra_says_how_to_get_it(
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_a_table_without_rows_gives_answers_without_rows(files: Files, tmp_path: Path, kind: str) -> None:
+def test_a_table_without_rows_gives_answers_without_rows(
+    files: Files, tmp_path: Path, kind: str
+) -> None:
     write_table(files.table.iloc[:0], tmp_path / f"none.{kind}")
     ran = files.explain("--strict", table=str(tmp_path / f"none.{kind}"))
     assert (ran.code, json.loads(ran.out)) == (0, [])
     for wanted in FORMATS:
-        assert files.explain("--out", tmp_path / f"out.{wanted}", table=str(tmp_path / f"none.{kind}")).code == 0
+        assert (
+            files.explain(
+                "--out", tmp_path / f"out.{wanted}", table=str(tmp_path / f"none.{kind}")
+            ).code
+            == 0
+        )
     assert len(hf.Counterfactuals.load(tmp_path / "out.parquet")) == 0
     assert files.explain(table=str(tmp_path / f"none.{kind}"), terminal=True).code == 0
-    assert files.explain("--report", tmp_path / "page.html", table=str(tmp_path / f"none.{kind}")).code == 0
+    assert (
+        files.explain("--report", tmp_path / "page.html", table=str(tmp_path / f"none.{kind}")).code
+        == 0
+    )
 
 
 def test_a_pickled_estimator_works_when_trusted(files: Files, tmp_path: Path) -> None:
@@ -297,11 +375,21 @@ def test_a_pickled_estimator_works_when_trusted(files: Files, tmp_path: Path) ->
 
     data = read_table(files.at / "data.csv", files.schema).drop(columns="outcome")
     encode = make_column_transformer(
-        (OneHotEncoder(), ["plan"]), (StandardScaler(), make_column_selector(dtype_include="number"))
+        (OneHotEncoder(), ["plan"]),
+        (StandardScaler(), make_column_selector(dtype_include="number")),
     )
-    judge = make_pipeline(encode, LogisticRegression()).fit(data, np.where(data["income"] > 2500, "yes", "no"))
+    judge = make_pipeline(encode, LogisticRegression()).fit(
+        data, np.where(data["income"] > 2500, "yes", "no")
+    )
     joblib.dump(judge, tmp_path / "judge.joblib")
-    command = ["explain", files.at / "people.csv", "--model", tmp_path / "judge.joblib", "--target", "yes"]
+    command = [
+        "explain",
+        files.at / "people.csv",
+        "--model",
+        tmp_path / "judge.joblib",
+        "--target",
+        "yes",
+    ]
     command += ["--schema", files.at / "schema.toml", "--method", "growing-spheres"]
     assert run(*command).code == BAD_INPUT
     trusted = run(*command, "--trust-model-code")

@@ -1,4 +1,5 @@
-"""Images on the command line: a network from an .npz file, answers from it, and one sentence about what is wrong."""
+"""Images on the command line: a network from an .npz file, answers from it, and one sentence about
+what is wrong."""
 
 import json
 import re
@@ -28,7 +29,13 @@ from holdfast.images.io import load_images, read_images, write_images
 from holdfast.images.model import ImageModel, holds_images
 from holdfast.images.result import ImageCounterfactuals
 from holdfast.models.density import FeatureDensity
-from holdfast.registry import IMAGE_METHODS, METHODS, build_image_method, describe, list_image_methods
+from holdfast.registry import (
+    IMAGE_METHODS,
+    METHODS,
+    build_image_method,
+    describe,
+    list_image_methods,
+)
 from support.pages import pixels_of
 from support.tables import seeded
 from support.terminal import Ran, Stream, refused, run
@@ -46,7 +53,8 @@ def digits(most: int = 3) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
 
 @dataclass(frozen=True)
 class Place:
-    """A directory with digits, a network that was trained on them by the command, and what it said."""
+    """A directory with digits, a network that was trained on them by the command, and what it
+    said."""
 
     at: Path
     trained: Ran
@@ -63,7 +71,16 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     write_images(at / "train.npz", x[:300], y[:300])
     write_images(at / "asked.npz", x[300 : 300 + N], y[300 : 300 + N])
     write_images(at / "bare.npz", x[300 : 300 + N])
-    words = ("train", "images", at / "train.npz", "--epochs", "4", *TINY, "--out", at / "net.safetensors")
+    words = (
+        "train",
+        "images",
+        at / "train.npz",
+        "--epochs",
+        "4",
+        *TINY,
+        "--out",
+        at / "net.safetensors",
+    )
     return Place(at, run(*words))
 
 
@@ -72,7 +89,9 @@ def _inside(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place.at)
 
 
-def explain(*more: object, images: object = "asked.npz", model: object = "net.safetensors", **how: Any) -> Ran:
+def explain(
+    *more: object, images: object = "asked.npz", model: object = "net.safetensors", **how: Any
+) -> Ran:
     wanted = () if {"--target", "--any-other"} & set(more) else ("--target", "all")
     return run("explain", images, "--model", model, *wanted, *more, **how)
 
@@ -84,8 +103,16 @@ def test_a_network_from_a_file(place: Place) -> None:
     assert place.trained.code == 0, place.trained.err
     report = json.loads(place.trained.out)  # a pipe gets JSON and nothing else
     assert list(report) == [
-        "kind", "network", "model", "images", "test_images", "classes", "seconds", "densities", "accuracy"
-    ]  # fmt: skip
+        "kind",
+        "network",
+        "model",
+        "images",
+        "test_images",
+        "classes",
+        "seconds",
+        "densities",
+        "accuracy",
+    ]
     assert (report["kind"], report["network"], report["images"], report["test_images"]) == (
         "images",
         "spectral",
@@ -104,17 +131,26 @@ def test_a_network_from_a_file(place: Place) -> None:
     assert said.startswith("next: holdfast explain images.npz --model ")
 
 
-def test_what_is_typed_next_works(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_typed_next_works(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (said,) = place.trained.err.splitlines()
     monkeypatch.chdir(tmp_path)
     x, y = digits()
     write_images("images.npz", x[:2], y[:2])
     ran = run(*shlex.split(said.removeprefix("next: holdfast ")))
     assert (ran.code, ran.out) == (0, ""), ran.err
-    assert {p.name for p in tmp_path.iterdir()} == {"images.npz", "answers.parquet", "answers.html", "answers.png"}
+    assert {p.name for p in tmp_path.iterdir()} == {
+        "images.npz",
+        "answers.parquet",
+        "answers.html",
+        "answers.png",
+    }
 
 
-def test_the_file_has_the_densities_of_the_images_it_learnt_from(place: Place, tmp_path: Path) -> None:
+def test_the_file_has_the_densities_of_the_images_it_learnt_from(
+    place: Place, tmp_path: Path
+) -> None:
     model = place.model
     assert model.density is not None
     data = read_images("train.npz")
@@ -124,7 +160,11 @@ def test_the_file_has_the_densities_of_the_images_it_learnt_from(place: Place, t
     kept = model.density
     for name in ("mean", "whiten", "constant"):
         assert torch.equal(getattr(kept.gaussians_, name), getattr(fresh.gaussians_, name))
-    assert (kept.gaussians_.jitter, kept.limit_, kept.strange_below) == (fresh.gaussians_.jitter, fresh.limit_, 0.01)
+    assert (kept.gaussians_.jitter, kept.limit_, kept.strange_below) == (
+        fresh.gaussians_.jitter,
+        fresh.limit_,
+        0.01,
+    )
     asked = read_images("asked.npz").images
     pd.testing.assert_series_equal(kept.log_density(asked), fresh.log_density(asked))
     # Saved again, the file is the same; without densities it has none.
@@ -157,24 +197,54 @@ def test_densities_that_do_not_fit_are_refused(place: Place) -> None:
 
 
 def test_a_plain_network_on_a_terminal(tmp_path: Path) -> None:
-    words = ("train", "images", "train.npz", "--kind", "plain", "--epochs", "1", *TINY, "--test", "0")
+    words = (
+        "train",
+        "images",
+        "train.npz",
+        "--kind",
+        "plain",
+        "--epochs",
+        "1",
+        *TINY,
+        "--test",
+        "0",
+    )
     ran = run(*words, "--out", tmp_path / "p.safetensors", terminal=True)
     assert ran.code == 0, ran.err
-    assert re.fullmatch(r"plain network trained on 300 images of 3 classes in [\d.]+ s: .*p\.safetensors\n", ran.out), (
-        ran.out
-    )
+    assert re.fullmatch(
+        r"plain network trained on 300 images of 3 classes in [\d.]+ s: .*p\.safetensors\n", ran.out
+    ), ran.out
     assert ImageModel.load(tmp_path / "p.safetensors").coefficient is None
 
 
 def test_the_same_command_gives_the_same_network(place: Place, tmp_path: Path) -> None:
-    words = ("train", "images", "train.npz", "--set", "epochs=4", *TINY, "--quiet", "--out", tmp_path / "n.safetensors")
+    words = (
+        "train",
+        "images",
+        "train.npz",
+        "--set",
+        "epochs=4",
+        *TINY,
+        "--quiet",
+        "--out",
+        tmp_path / "n.safetensors",
+    )
     ran = run(*words)
     assert (ran.code, ran.err) == (0, "")
     assert ImageModel.load(tmp_path / "n.safetensors").fingerprint() == place.model.fingerprint()
 
 
 def test_lines_per_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = ("train", "images", "train.npz", "--epochs", "2", *TINY, "--out", tmp_path / "n.safetensors")
+    words = (
+        "train",
+        "images",
+        "train.npz",
+        "--epochs",
+        "2",
+        *TINY,
+        "--out",
+        tmp_path / "n.safetensors",
+    )
     ran = run(*words, "--progress")
     lines = ran.err.splitlines()
     assert [line.partition(":")[0] for line in lines] == ["epoch 1", "epoch 2", "next"]
@@ -192,12 +262,28 @@ def test_labels_of_words_and_colour(tmp_path: Path) -> None:
     x, y = digits(2)
     names = np.array(["zero", "one"])[y]
     write_images(tmp_path / "c.npz", (255 * x[:80, None].repeat(3, 1)).astype(np.uint8), names[:80])
-    ran = run("train", "images", tmp_path / "c.npz", "--epochs", "2", *TINY, "--out", tmp_path / "c.safetensors")
+    ran = run(
+        "train",
+        "images",
+        tmp_path / "c.npz",
+        "--epochs",
+        "2",
+        *TINY,
+        "--out",
+        tmp_path / "c.safetensors",
+    )
     assert ran.code == 0, ran.err
     model = ImageModel.load(tmp_path / "c.safetensors")
     assert model.size == (3, 8, 8)
     assert model.classes == ("one", "zero")
-    ran = explain("--first", 2, "--target", "zero", images=tmp_path / "c.npz", model=tmp_path / "c.safetensors")
+    ran = explain(
+        "--first",
+        2,
+        "--target",
+        "zero",
+        images=tmp_path / "c.npz",
+        model=tmp_path / "c.safetensors",
+    )
     assert ran.code == 0, ran.err
     assert {line["target"] for line in json.loads(ran.out)} == {"zero"}
 
@@ -208,9 +294,15 @@ def test_a_class_with_one_image_gets_no_density_but_a_network(tmp_path: Path) ->
     write_images(tmp_path / "one.npz", x[at], y[at])
     with pytest.warns(UserWarning, match="no densities of features, which DeDUCE needs"):
         cli_images.train(
-            tmp_path / "one.npz", "spectral", ["epochs=1", "width=4", "stages=2"], 0, 0, tmp_path / "one.safetensors",
-            progress=False, quiet=True,
-        )  # fmt: skip
+            tmp_path / "one.npz",
+            "spectral",
+            ["epochs=1", "width=4", "stages=2"],
+            0,
+            0,
+            tmp_path / "one.safetensors",
+            progress=False,
+            quiet=True,
+        )
     told = explain("--target", "1", images=tmp_path / "one.npz", model=tmp_path / "one.safetensors")
     refused(told, "method 'deduce' looks at data; give it training images with --data FILE.npz")
 
@@ -232,11 +324,22 @@ def answers(place: Place) -> ImageCounterfactuals:
     return DeDUCE().fit(model).explain(model, data.images, "all", labels=data.labels)
 
 
-def test_answers_are_those_of_the_library_in_every_format(answers: ImageCounterfactuals, tmp_path: Path) -> None:
+def test_answers_are_those_of_the_library_in_every_format(
+    answers: ImageCounterfactuals, tmp_path: Path
+) -> None:
     assert len(answers) == 2 * N
     assert answers.found.any()
     out = tmp_path / "a.parquet"
-    ran = explain("--method", "deduce", "--out", out, "--report", tmp_path / "a.html", "--grid", tmp_path / "a.png")
+    ran = explain(
+        "--method",
+        "deduce",
+        "--out",
+        out,
+        "--report",
+        tmp_path / "a.html",
+        "--grid",
+        tmp_path / "a.png",
+    )
     assert (ran.code, ran.out) == (0, "")
     assert ran.err.startswith(f"{2 * N} pairs of {N} images and a class: ")
     again = ImageCounterfactuals.load(out)
@@ -261,11 +364,21 @@ def test_a_pipe_gets_json_and_nothing_else(answers: ImageCounterfactuals) -> Non
     lines = json.loads(ran.out)
     assert lines == json.loads(json.dumps(hf.datasets.records(answers.to_table())))
     assert lines[0].keys() == {
-        "row", "label", "target", "status", "confidence", "pixels", "l1", "iterations", "reason"
-    }  # fmt: skip
+        "row",
+        "label",
+        "target",
+        "status",
+        "confidence",
+        "pixels",
+        "l1",
+        "iterations",
+        "reason",
+    }
 
 
-def test_a_terminal_gets_a_table(answers: ImageCounterfactuals, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_gets_a_table(
+    answers: ImageCounterfactuals, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setattr(output, "MOST_ROWS", 3)
     ran = explain(terminal=True)
@@ -300,7 +413,16 @@ def test_locked_pixels_stay(answers: ImageCounterfactuals, tmp_path: Path) -> No
 
 
 def test_options_reach_the_library(tmp_path: Path) -> None:
-    words = ("--method", "deduce", "--set", "mu=2", "--set", "momentum_applies_to=choice", "--probability", "0.7")
+    words = (
+        "--method",
+        "deduce",
+        "--set",
+        "mu=2",
+        "--set",
+        "momentum_applies_to=choice",
+        "--probability",
+        "0.7",
+    )
     words += (
         "--seed",
         "5",
@@ -336,23 +458,34 @@ def test_other_methods(tmp_path: Path) -> None:
     assert (ran.code, ran.err) == (0, "")
     assert any(line["status"] == "found" for line in json.loads(ran.out))
     with pytest.warns(UserWarning, match="method 'jsma' looks at no data"):
-        cli_images.fit_on(Path("train.npz"), list_image_methods()["jsma"](), "jsma", ImageModel.load("net.safetensors"))
+        cli_images.fit_on(
+            Path("train.npz"),
+            list_image_methods()["jsma"](),
+            "jsma",
+            ImageModel.load("net.safetensors"),
+        )
     # DeDUCE looks at other data if they are given, not at the densities in the file.
     x, y = digits()
     write_images(tmp_path / "other.npz", x[:60], y[:60])
     for name, more in (("kept", ()), ("own", ("--data", tmp_path / "other.npz"))):
         ran = explain(*more, "--out", tmp_path / f"{name}.parquet")
         assert ran.code == 0, ran.err
-    kept, own = (ImageCounterfactuals.load(tmp_path / f"{name}.parquet") for name in ("kept", "own"))
+    kept = ImageCounterfactuals.load(tmp_path / "kept.parquet")
+    own = ImageCounterfactuals.load(tmp_path / "own.parquet")
     assert not torch.equal(kept.x_cf, own.x_cf)
 
 
 def test_settings_of_what_a_method_trains() -> None:
-    prototype: Any = build_image_method("prototype", ["autoencoder__epochs=2", "autoencoder__lr=0.01", "steps=5"])
+    prototype: Any = build_image_method(
+        "prototype", ["autoencoder__epochs=2", "autoencoder__lr=0.01", "steps=5"]
+    )
     assert (prototype.autoencoder.epochs, prototype.autoencoder.lr, prototype.steps) == (2, 0.01, 5)
     revise: Any = build_image_method("revise", ["vae__latent=4"])
     assert revise.vae.latent == 4
-    with pytest.raises(hf.HoldfastError, match="prototype autoencoder has no setting 'epoch'; did you mean 'epochs'"):
+    with pytest.raises(
+        hf.HoldfastError,
+        match="prototype autoencoder has no setting 'epoch'; did you mean 'epochs'",
+    ):
         build_image_method("prototype", ["autoencoder__epoch=2"])
     with pytest.raises(hf.HoldfastError, match="prototype has no setting 'steps__x'"):
         build_image_method("prototype", ["steps__x=2"])
@@ -376,7 +509,12 @@ def test_methods_that_train_an_autoencoder_need_data() -> None:
 def test_no_images_are_no_answers(tmp_path: Path) -> None:
     write_images(tmp_path / "none.npz", np.zeros((0, 8, 8), np.float32), np.zeros(0, np.int64))
     ran = explain(
-        "--quiet", "--report", tmp_path / "r.html", "--grid", tmp_path / "g.png", images=tmp_path / "none.npz"
+        "--quiet",
+        "--report",
+        tmp_path / "r.html",
+        "--grid",
+        tmp_path / "g.png",
+        images=tmp_path / "none.npz",
     )
     assert (ran.code, ran.out.strip()) == (0, "[]"), ran.err
     assert not (tmp_path / "g.png").exists()
@@ -424,13 +562,24 @@ def test_bad_files_are_one_sentence(tmp_path: Path) -> None:
         refused(run("train", "images", tmp_path / name, "--out", tmp_path / "n.safetensors"), "")
     refused(run("train", "images", "bare.npz"), "'bare.npz' has no array 'labels'")
     write_images(tmp_path / "same.npz", x[y == 0][:9], y[y == 0][:9])
-    refused(run("train", "images", tmp_path / "same.npz", "--out", tmp_path / "n.safetensors"), "at least 2 classes")
+    refused(
+        run("train", "images", tmp_path / "same.npz", "--out", tmp_path / "n.safetensors"),
+        "at least 2 classes",
+    )
     write_images(tmp_path / "lone.npz", x[:1], y[:1])
-    refused(run("train", "images", tmp_path / "lone.npz", "--out", tmp_path / "n.safetensors"), "at least two images")
+    refused(
+        run("train", "images", tmp_path / "lone.npz", "--out", tmp_path / "n.safetensors"),
+        "at least two images",
+    )
 
 
 def test_bad_options_are_one_sentence(tmp_path: Path) -> None:
-    refused(run("explain", "asked.npz", "--model", "net.safetensors"), "--target 0", "--target all", "--any-other")
+    refused(
+        run("explain", "asked.npz", "--model", "net.safetensors"),
+        "--target 0",
+        "--target all",
+        "--any-other",
+    )
     for options, sentence in {
         "--target 7": "the model has no class '7'",
         "--target 0 --any-other": "contradict each other",
@@ -470,10 +619,12 @@ def test_bad_options_are_one_sentence(tmp_path: Path) -> None:
     refused(run(*good, "--test", "1"), "--test must be at least 0 and below 1")
     refused(run("train", "images", "train.npz", "--out", "n.pt"), "must end in .safetensors")
     refused(
-        run("train", "network", "t.csv", "--target", "y", "--kind", "plain"), "--kind is for `holdfast train images`"
+        run("train", "network", "t.csv", "--target", "y", "--kind", "plain"),
+        "--kind is for `holdfast train images`",
     )
     refused(
-        run("train", "network", "t.csv", "--target", "y", "--progress"), "--progress is for `holdfast train images`"
+        run("train", "network", "t.csv", "--target", "y", "--progress"),
+        "--progress is for `holdfast train images`",
     )
     refused(run("train", "network", "t.csv"), "say which column holds the outcome: --target COLUMN")
 
@@ -484,7 +635,9 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     at = tmp_path_factory.mktemp("tables")
     table = pd.DataFrame({"age": range(20, 40), "income": np.linspace(500, 5000, 20)})
     schema = hf.Schema.infer(table)
-    hf.Model.of(seeded(nn.Sequential(nn.Linear(2, 2))), schema, classes=["no", "yes"]).save(at / "m.safetensors")
+    hf.Model.of(seeded(nn.Sequential(nn.Linear(2, 2))), schema, classes=["no", "yes"]).save(
+        at / "m.safetensors"
+    )
     write_table(table, at / "people.csv")
     return at
 
@@ -496,12 +649,22 @@ def test_tables_and_images_are_told_apart(tables: Path) -> None:
     mixed = ("explain", "asked.npz", "--model", tables / "m.safetensors", "--target", "yes")
     refused(run(*mixed), "'asked.npz' holds images, but", "holds no model of images")
     refused(explain(images=tables / "people.csv"), "expected an .npz file with an array 'images'")
-    good = ("explain", tables / "people.csv", "--model", tables / "m.safetensors", "--target", "yes")
+    good = (
+        "explain",
+        tables / "people.csv",
+        "--model",
+        tables / "m.safetensors",
+        "--target",
+        "yes",
+    )
     refused(run(*good, "--grid", "g.png"), "--grid is for models of images")
     refused(run(*good, "--locked", "m.npy"), "--locked is for models of images")
     refused(run(*good, "--first", "3"), "--first is for models of images")
     refused(run(*good, "--method", "deduce"), "method 'deduce' is for images")
-    refused(run("explain", "asked.npz", "--model", "none.safetensors", "--target", "1"), "no model file at")
+    refused(
+        run("explain", "asked.npz", "--model", "none.safetensors", "--target", "1"),
+        "no model file at",
+    )
     with pytest.raises(hf.HoldfastError, match="holds no image model"):
         ImageModel.load(tables / "m.safetensors")
     refused(run("audit", "net.safetensors", "--bank", "b.safetensors"), "cannot read")
@@ -512,7 +675,8 @@ def test_damaged_model_files(tmp_path: Path) -> None:
     from safetensors.torch import save_file
 
     with safe_open("net.safetensors", framework="pt") as file:
-        metadata, names = file.metadata(), list(file.keys())
+        metadata = file.metadata()
+        names = list(file.keys())
         tensors = {name: file.get_tensor(name) for name in names}
     (tmp_path / "cut.safetensors").write_bytes(Path("net.safetensors").read_bytes()[:-100])
     refused(explain(model=tmp_path / "cut.safetensors", images="asked.npz"), "")
@@ -534,8 +698,9 @@ def test_methods_lists_those_for_images_and_says_so(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("COLUMNS", "200")
     about = json.loads(run("methods", "--json").out)
     assert [(m["name"], m["for"]) for m in about] == [
-        *((name, "tables") for name in METHODS), *((name, "images") for name in IMAGE_METHODS)
-    ]  # fmt: skip
+        *((name, "tables") for name in METHODS),
+        *((name, "images") for name in IMAGE_METHODS),
+    ]
     shown = run("methods").out
     for name, cls in list_image_methods().items():
         (told,) = (m for m in about if (m["name"], m["for"]) == (name, "images"))
@@ -571,7 +736,14 @@ def test_the_demo_of_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     ran = run("demo", "--images", "--out", "my demo")
     assert (ran.code, ran.err) == (0, "")
     left = {path.name for path in Path("my demo").iterdir()}
-    assert left == {"grid.png", "report.html", "answers.parquet", "model.safetensors", "digits.npz", "training.npz"}
+    assert left == {
+        "grid.png",
+        "report.html",
+        "answers.parquet",
+        "model.safetensors",
+        "digits.npz",
+        "training.npz",
+    }
     cfs = ImageCounterfactuals.load("my demo/answers.parquet")
     assert len(cfs) == 90
     assert cfs.found.mean() > 0.95

@@ -64,9 +64,14 @@ def test_a_network_of_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 def relu(op: str = "Relu") -> bytes:
     out = helper.make_tensor_value_info("scores", 1, [None, 3])
     graph = helper.make_graph(
-        [helper.make_node(op, ["x"], ["scores"])], "g", [helper.make_tensor_value_info("x", 1, [None, 3])], [out]
+        [helper.make_node(op, ["x"], ["scores"])],
+        "g",
+        [helper.make_tensor_value_info("x", 1, [None, 3])],
+        [out],
     )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9).SerializeToString()
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9
+    ).SerializeToString()
 
 
 def test_an_onnx_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -104,7 +109,11 @@ def test_a_skops_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "min-cost" in found["methods"]
     skops.io.dump(RandomForestClassifier(2, max_depth=2).fit(TABLE, Y), path)
     found = inspected(path, capsys)
-    assert (found["gradients"], found["outputs"], sorted(found["methods"])) == (False, "probabilities", BLIND)
+    assert (found["gradients"], found["outputs"], sorted(found["methods"])) == (
+        False,
+        "probabilities",
+        BLIND,
+    )
     skops.io.dump(LinearSVC().fit(TABLE, Y), path)
     assert inspected(path, capsys)["outputs"] == "scores"
     skops.io.dump(make_pipeline(StandardScaler(), Ridge()).fit(TABLE, TABLE["a"]), path)
@@ -123,7 +132,9 @@ def test_files_of_trees(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
         assert found["inputs"] == ["a", "b", "c"]
         assert found["details"]["trees"] == 2
         assert sorted(found["methods"]) == BLIND
-    other = lightgbm.LGBMClassifier(n_estimators=2, num_leaves=3, verbose=-1, n_jobs=1).fit(TABLE, y)
+    other = lightgbm.LGBMClassifier(n_estimators=2, num_leaves=3, verbose=-1, n_jobs=1).fit(
+        TABLE, y
+    )
     other.booster_.save_model(tmp_path / "m.txt")
     found = inspected(tmp_path / "m.txt", capsys)
     assert found["kind"] == "lightgbm"
@@ -131,10 +142,16 @@ def test_files_of_trees(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "gradients: no" in said(tmp_path / "m.txt", capsys)
 
 
-def test_files_of_trees_that_estimate_a_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_of_trees_that_estimate_a_number(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     value = 100 * TABLE["a"] + 10 * TABLE["b"]
-    xgboost.XGBRegressor(n_estimators=20, max_depth=2, n_jobs=1).fit(TABLE, value).save_model(tmp_path / "m.json")
-    light = lightgbm.LGBMRegressor(n_estimators=20, num_leaves=4, min_child_samples=5, verbose=-1, n_jobs=1)
+    xgboost.XGBRegressor(n_estimators=20, max_depth=2, n_jobs=1).fit(TABLE, value).save_model(
+        tmp_path / "m.json"
+    )
+    light = lightgbm.LGBMRegressor(
+        n_estimators=20, num_leaves=4, min_child_samples=5, verbose=-1, n_jobs=1
+    )
     light.fit(TABLE, value).booster_.save_model(tmp_path / "m.txt")
     hf.Schema.infer(TABLE).save(tmp_path / "schema.toml")
     TABLE[value < 0].head(4).to_csv(tmp_path / "people.csv", index=False)
@@ -147,8 +164,21 @@ def test_files_of_trees_that_estimate_a_number(tmp_path: Path, capsys: pytest.Ca
         text = said(tmp_path / name, capsys)
         assert "outputs: value" in text
         assert "classes" not in text
-        words = ["explain", str(tmp_path / "people.csv"), "--model", str(tmp_path / name), "--target", "50..80"]
-        words += ["--schema", str(tmp_path / "schema.toml"), "--method", "growing-spheres", "--quiet"]
+        words = [
+            "explain",
+            str(tmp_path / "people.csv"),
+            "--model",
+            str(tmp_path / name),
+            "--target",
+            "50..80",
+        ]
+        words += [
+            "--schema",
+            str(tmp_path / "schema.toml"),
+            "--method",
+            "growing-spheres",
+            "--quiet",
+        ]
         assert main(words) == 0
         rows = json.loads(capsys.readouterr().out)
         assert {row["status"] for row in rows} == {"found"}
@@ -163,8 +193,11 @@ class Bomb:
         return Path.write_text, (self.marker, "boom")
 
 
-def test_files_that_run_code_are_only_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    marker, path = tmp_path / "boom", tmp_path / "m.skops"
+def test_files_that_run_code_are_only_looked_at(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    marker = tmp_path / "boom"
+    path = tmp_path / "m.skops"
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as new:
         new.writestr("m/archive_format", "pt2")
@@ -192,7 +225,9 @@ def test_damaged_files_are_said_to_be(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "problem: no reader" in said(cut, capsys)
 
 
-def test_a_file_that_is_not_there_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_is_not_there_is_bad_input(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["inspect", str(tmp_path / "none")]) == 2
     assert "no model file" in capsys.readouterr().err
 
@@ -205,7 +240,14 @@ def test_explain_takes_these_files_too(tmp_path: Path, capsys: pytest.CaptureFix
         TABLE, (Y == "yes").astype(int)
     )
     other.booster_.save_model(tmp_path / "m.txt")
-    words = ["explain", str(tmp_path / "people.csv"), "--model", str(tmp_path / "m.txt"), "--any-other", "--quiet"]
+    words = [
+        "explain",
+        str(tmp_path / "people.csv"),
+        "--model",
+        str(tmp_path / "m.txt"),
+        "--any-other",
+        "--quiet",
+    ]
     words += [
         "--schema",
         str(tmp_path / "schema.toml"),
@@ -225,12 +267,16 @@ def test_explain_takes_these_files_too(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def lightgbm_file(path: Path, table: pd.DataFrame, y: np.ndarray) -> lightgbm.LGBMClassifier:
-    grown = lightgbm.LGBMClassifier(n_estimators=9, num_leaves=4, min_child_samples=3, verbose=-1, n_jobs=1)
+    grown = lightgbm.LGBMClassifier(
+        n_estimators=9, num_leaves=4, min_child_samples=3, verbose=-1, n_jobs=1
+    )
     grown.fit(table, y).booster_.save_model(path)
     return grown
 
 
-def test_models_without_gradients_get_a_tree_search(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_models_without_gradients_get_a_tree_search(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     model = lightgbm_file(tmp_path / "m.txt", TABLE, (Y == "yes").astype(int))
     hf.Schema.infer(TABLE).save(tmp_path / "schema.toml")
     refused = TABLE[model.predict(TABLE) == 0]
@@ -254,13 +300,18 @@ def test_models_without_gradients_get_a_tree_search(tmp_path: Path, capsys: pyte
 def test_models_with_categories_of_their_own_take_tables_of_texts(
     name: str, file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    texts = TABLE.assign(job=RNG.choice(["x", "y", "z"], len(TABLE)), floor=RNG.choice([1, 2, 10], len(TABLE)))
+    texts = TABLE.assign(
+        job=RNG.choice(["x", "y", "z"], len(TABLE)), floor=RNG.choice([1, 2, 10], len(TABLE))
+    )
     levels = ["job", "floor"] if name == "m.txt" else ["job"]
-    table, y = texts.astype(dict.fromkeys(levels, "category")), (texts["job"] == "y").to_numpy().astype(int)
+    table = texts.astype(dict.fromkeys(levels, "category"))
+    y = (texts["job"] == "y").to_numpy().astype(int)
     if name == "m.txt":
         model = lightgbm_file(tmp_path / name, table, y)
     else:
-        model = xgboost.XGBClassifier(n_estimators=9, max_depth=2, n_jobs=1, enable_categorical=True).fit(table, y)
+        model = xgboost.XGBClassifier(
+            n_estimators=9, max_depth=2, n_jobs=1, enable_categorical=True
+        ).fit(table, y)
         model.save_model(tmp_path / name)
     schema = hf.Schema.infer(table)
     schema.save(tmp_path / "schema.toml")

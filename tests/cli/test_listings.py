@@ -22,8 +22,14 @@ def test_methods_lists_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_methods_as_json() -> None:
     about = [m for m in json.loads(run("methods", "--json").out) if m["for"] == "tables"]
-    assert [(m["name"], m["class"]) for m in about] == [(name, cls) for name, (_, cls) in METHODS.items()]
+    assert [(m["name"], m["class"]) for m in about] == [
+        (name, cls) for name, (_, cls) in METHODS.items()
+    ]
     for m in about:
         kind = hf.list_methods()[m["name"]]
-        assert (m["needs_gradients"], m["needs_data"], m["paper"]) == (kind.needs_grad, kind.needs_data, kind.paper)
+        assert (m["needs_gradients"], m["needs_data"], m["paper"]) == (
+            kind.needs_grad,
+            kind.needs_data,
+            kind.paper,
+        )
         assert m["settings"].keys() == kind().get_params(deep=False).keys()

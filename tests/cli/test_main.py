@@ -1,5 +1,5 @@
-"""The program as a whole: bad input ends with one sentence and a documented exit code, never a traceback, and no code
-from a file is run."""
+"""The program as a whole: bad input ends with one sentence and a documented exit code, never a
+traceback, and no code from a file is run."""
 
 import json
 import math
@@ -40,7 +40,9 @@ QUICK = ("--set", "steps=3", "--set", "bisections=1", "--set", "linearise=2", "-
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with a small model, its schema and a table that fits both."""
     at = tmp_path_factory.mktemp("bad")
-    table = pd.DataFrame({"age": range(20, 40), "income": np.linspace(500, 5000, 20), "job": ["a", "b"] * 10})
+    table = pd.DataFrame(
+        {"age": range(20, 40), "income": np.linspace(500, 5000, 20), "job": ["a", "b"] * 10}
+    )
     schema = hf.Schema.infer(table, fixed=["age"])
     layer = nn.Linear(schema.width, 2)
     with torch.no_grad():
@@ -103,13 +105,22 @@ TABLES: dict[str, tuple[str | bytes, str]] = {
     "deep.json": ("[" * 200_000, "cannot read"),
     "nested.json": ('[{"age": 30, "income": 900, "job": ["a"]}]', "'job' holds a list"),
     "no_keys.json": ("[{}, {}]", "lacks 3 column(s)"),
-    "gap.json": ('[{"age": 30, "income": 900, "job": "a"}, {"age": 31, "job": "b"}]', "'income' has 1 missing"),
+    "gap.json": (
+        '[{"age": 30, "income": 900, "job": "a"}, {"age": 31, "job": "b"}]',
+        "'income' has 1 missing",
+    ),
     "all_null.json": ('[{"age": 30, "income": null, "job": "a"}]', "'income' should hold numbers"),
     "infinite.json": ('[{"age": 30, "income": Infinity, "job": "a"}]', "infinite"),
-    "text_number.json": ('[{"age": 30, "income": "900", "job": "a"}]', "'income' should hold numbers"),
+    "text_number.json": (
+        '[{"age": 30, "income": "900", "job": "a"}]',
+        "'income' should hold numbers",
+    ),
     "number_level.json": ('[{"age": 30, "income": 900, "job": 1}]', "unknown level(s): 1"),
     "digits.json": (f'[{{"age": 1{"0" * 9000}}}]', "cannot read"),
-    "large.json": (f'[{{"age": 30, "income": 1{"0" * 2000}, "job": "a"}}]', "'income' should hold numbers"),
+    "large.json": (
+        f'[{{"age": 30, "income": 1{"0" * 2000}, "job": "a"}}]',
+        "'income' should hold numbers",
+    ),
     "half_letter.json": (r'[{"age": 30, "income": 900, "job": "\ud800"}]', "cannot read"),
     "bytes.json": (b'[{"age": 30, "income": 900, "job": "\xff"}]', "cannot read"),
     "empty.parquet": ("", "cannot read"),
@@ -146,7 +157,9 @@ COLUMNS: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", COLUMNS)
 def test_bad_types_in_parquet(name: str, tmp_path: Path) -> None:
     columns, words = COLUMNS[name]
-    pd.DataFrame({"age": [30], "income": [900.0], "job": ["a"]} | columns).to_parquet(tmp_path / "t.parquet")
+    pd.DataFrame({"age": [30], "income": [900.0], "job": ["a"]} | columns).to_parquet(
+        tmp_path / "t.parquet"
+    )
     refused(explain(table=tmp_path / "t.parquet"), words)
 
 
@@ -164,7 +177,13 @@ def test_column_names_of_parquet_that_are_no_texts(tmp_path: Path) -> None:
 
 
 def test_values_far_outside_the_data_are_answered_or_not_but_do_no_harm(tmp_path: Path) -> None:
-    lines = ["30,1e308,a", "30,-1e308,b", "9223372036854775807,900,a", "30,1e-320,a", "-9223372036854775808,-0.0,b"]
+    lines = [
+        "30,1e308,a",
+        "30,-1e308,b",
+        "9223372036854775807,900,a",
+        "30,1e-320,a",
+        "-9223372036854775808,-0.0,b",
+    ]
     (tmp_path / "far.csv").write_text(HEAD + "\n".join(lines))
     ran = explain(table=tmp_path / "far.csv")
     assert ran.code == 0, ran.err
@@ -215,9 +234,13 @@ class Bomb:
         return Path.touch, (self.mark,)
 
 
-@pytest.mark.parametrize("name", ["m.pkl", "m.safetensors", "m.joblib", "m.pt", "m.bin", "m", "m.csv"])
+@pytest.mark.parametrize(
+    "name", ["m.pkl", "m.safetensors", "m.joblib", "m.pt", "m.bin", "m", "m.csv"]
+)
 @pytest.mark.parametrize("protocol", [0, 2, pickle.HIGHEST_PROTOCOL])
-def test_a_pickle_is_refused_unread_whatever_its_name(name: str, protocol: int, tmp_path: Path) -> None:
+def test_a_pickle_is_refused_unread_whatever_its_name(
+    name: str, protocol: int, tmp_path: Path
+) -> None:
     mark = tmp_path / "ran"
     bomb = pickle.dumps(Bomb(mark), protocol)
     (tmp_path / name).write_bytes(bomb)
@@ -254,7 +277,9 @@ def test_a_trusted_file_that_holds_no_model(tmp_path: Path) -> None:
     base = ("explain", "people.csv", "--any-other")
     refused(run(*base, "--model", tmp_path / "junk.pkl", *trust), "cannot load")
     refused(run(*base, "--model", tmp_path / "dict.pkl", *trust), "cannot use a dict")
-    refused(run(*base, "--model", tmp_path / "dict.pkl", "--trust-model-code"), "does not hold a schema")
+    refused(
+        run(*base, "--model", tmp_path / "dict.pkl", "--trust-model-code"), "does not hold a schema"
+    )
 
 
 def test_a_trusted_estimator_that_fails(tmp_path: Path) -> None:
@@ -288,8 +313,10 @@ def test_tensors_without_architecture(place: Path, tmp_path: Path) -> None:
 
 
 def test_no_header_length_makes_our_own_file_look_like_a_pickle(tmp_path: Path) -> None:
-    """The first byte of the file is the length of its header modulo 256, and a pickle starts with 128."""
-    schema, module = hf.Schema.box(3), nn.Sequential(nn.Linear(3, 2))
+    """The first byte of the file is the length of its header modulo 256, and a pickle starts with
+    128."""
+    schema = hf.Schema.box(3)
+    module = nn.Sequential(nn.Linear(3, 2))
     starts: set[int] = set()
     for more in range(0, 256, 8):
         hf.Model.of(module, schema, classes=["no", "y" * (1 + more)]).save(tmp_path / MODEL)
@@ -304,12 +331,40 @@ def parts(place: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
 
 
 LINEAR = {"layer": "Linear", "in_features": 4, "out_features": 2}
-SIZES: list[Any] = [10**5, 10**9, 10**12, 10**18, 10**30, -1, 0, 3, "4", None, True, 1.5, [4], math.nan, math.inf]
+SIZES: list[Any] = [
+    10**5,
+    10**9,
+    10**12,
+    10**18,
+    10**30,
+    -1,
+    0,
+    3,
+    "4",
+    None,
+    True,
+    1.5,
+    [4],
+    math.nan,
+    math.inf,
+]
 ARCHITECTURES: list[Any] = [
     *[[LINEAR | {"in_features": size}] for size in SIZES],
     *[[LINEAR | {"out_features": size}] for size in SIZES],
-    *[[LINEAR, {"layer": "BatchNorm1d", "num_features": s, "eps": 1, "momentum": 1, "affine": False}] for s in SIZES],
-    *[[LINEAR, {"layer": "LayerNorm", "normalized_shape": [s], "eps": 1, "elementwise_affine": False}] for s in SIZES],
+    *[
+        [
+            LINEAR,
+            {"layer": "BatchNorm1d", "num_features": s, "eps": 1, "momentum": 1, "affine": False},
+        ]
+        for s in SIZES
+    ],
+    *[
+        [
+            LINEAR,
+            {"layer": "LayerNorm", "normalized_shape": [s], "eps": 1, "elementwise_affine": False},
+        ]
+        for s in SIZES
+    ],
     [],
     {},
     None,
@@ -344,7 +399,9 @@ def test_bad_architectures(number: int, place: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [10**9, 10**12])
-def test_no_memory_is_taken_for_sizes_that_a_file_claims(size: int, place: Path, tmp_path: Path) -> None:
+def test_no_memory_is_taken_for_sizes_that_a_file_claims(
+    size: int, place: Path, tmp_path: Path
+) -> None:
     """They are compared with the tensors in the file; nobody tries to build such a layer first."""
     about, tensors = parts(place)
     written = json.dumps(about | {"architecture": [LINEAR | {"in_features": size}]})
@@ -355,10 +412,35 @@ def test_no_memory_is_taken_for_sizes_that_a_file_claims(size: int, place: Path,
 @pytest.mark.parametrize(
     "change",
     [
-        *[{"classes": c} for c in (None, 5, "no", [], ["no"], ["no", "no"], ["a", "b", "c"], [[1], [2]], [None, 1])],
+        *[
+            {"classes": c}
+            for c in (
+                None,
+                5,
+                "no",
+                [],
+                ["no"],
+                ["no", "no"],
+                ["a", "b", "c"],
+                [[1], [2]],
+                [None, 1],
+            )
+        ],
         {"classes": [math.nan, 1]},
         *[{"outputs": o} for o in (None, "nonsense", 5, [], "probabilities")],
-        *[{"schema": s} for s in (None, 5, [], "x", {}, {"feature": []}, {"feature": 5}, {"feature": [{"name": "a"}]})],
+        *[
+            {"schema": s}
+            for s in (
+                None,
+                5,
+                [],
+                "x",
+                {},
+                {"feature": []},
+                {"feature": 5},
+                {"feature": [{"name": "a"}]},
+            )
+        ],
     ],
     ids=repr,
 )
@@ -368,7 +450,9 @@ def test_bad_metadata(change: dict[str, Any], place: Path, tmp_path: Path) -> No
     refused(explain(model=tmp_path / MODEL))
 
 
-@pytest.mark.parametrize("text", ["", "{{{", "[]", "5", "null", '"architecture"', "{}", "[" * 200_000, "\0", "NaN"])
+@pytest.mark.parametrize(
+    "text", ["", "{{{", "[]", "5", "null", '"architecture"', "{}", "[" * 200_000, "\0", "NaN"]
+)
 def test_metadata_that_is_junk(text: str, place: Path, tmp_path: Path) -> None:
     save_file(parts(place)[1], tmp_path / MODEL, metadata={"holdfast": text})
     refused(explain(model=tmp_path / MODEL))
@@ -397,9 +481,15 @@ def test_bad_tensors(name: str, place: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
-def test_tensors_of_other_precision_are_fine(dtype: torch.dtype, place: Path, tmp_path: Path) -> None:
+def test_tensors_of_other_precision_are_fine(
+    dtype: torch.dtype, place: Path, tmp_path: Path
+) -> None:
     about, tensors = parts(place)
-    save_file({k: v.to(dtype) for k, v in tensors.items()}, tmp_path / MODEL, metadata={"holdfast": json.dumps(about)})
+    save_file(
+        {k: v.to(dtype) for k, v in tensors.items()},
+        tmp_path / MODEL,
+        metadata={"holdfast": json.dumps(about)},
+    )
     assert explain(model=tmp_path / MODEL).code == 0
 
 
@@ -487,20 +577,48 @@ def test_bad_options(options: tuple[str, ...], words: str) -> None:
     ],
 )
 @pytest.mark.filterwarnings("default")
-def test_settings_that_overflow_find_nothing_but_break_nothing(method: str, settings_: tuple[str, ...]) -> None:
+def test_settings_that_overflow_find_nothing_but_break_nothing(
+    method: str, settings_: tuple[str, ...]
+) -> None:
     chosen = [word for text in settings_ for word in ("--set", text)]
-    ran = run("explain", "people.csv", "--model", MODEL, "--any-other", "--method", method, *chosen, "--quiet")
+    ran = run(
+        "explain",
+        "people.csv",
+        "--model",
+        MODEL,
+        "--any-other",
+        "--method",
+        method,
+        *chosen,
+        "--quiet",
+    )
     assert (ran.code, ran.err) == (0, "")
     assert len(json.loads(ran.out)) == 20
 
 
 @pytest.mark.filterwarnings("default")
 def test_a_search_that_overflows_has_no_answer(tmp_path: Path) -> None:
-    """Without bounds the search may run to infinity; that is a row not found, not a fault of the table."""
-    hf.Model.of(seeded(nn.Sequential(nn.Linear(2, 2))), hf.Schema.box(["a", "b"])).save(tmp_path / MODEL)
+    """Without bounds the search may run to infinity; that is a row not found, not a fault of the
+    table."""
+    hf.Model.of(seeded(nn.Sequential(nn.Linear(2, 2))), hf.Schema.box(["a", "b"])).save(
+        tmp_path / MODEL
+    )
     (tmp_path / "far.csv").write_text("a,b\n3e38,-3e38\n1,2\n")
-    for method, far in (("descent", "lr=3e38"), ("growing-spheres", "radius=3e38"), ("min-epsilon-pgd", "radius=3e38")):
-        options = ("--model", tmp_path / MODEL, "--any-other", "--method", method, "--set", far, "--quiet")
+    for method, far in (
+        ("descent", "lr=3e38"),
+        ("growing-spheres", "radius=3e38"),
+        ("min-epsilon-pgd", "radius=3e38"),
+    ):
+        options = (
+            "--model",
+            tmp_path / MODEL,
+            "--any-other",
+            "--method",
+            method,
+            "--set",
+            far,
+            "--quiet",
+        )
         ran = run("explain", tmp_path / "far.csv", *options)
         assert (ran.code, ran.err) == (0, "")
 
@@ -547,7 +665,9 @@ def finished(ran: Ran) -> None:
         assert isinstance(json.loads(ran.out), list)
 
 
-ANY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+ANY = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 @ANY
@@ -584,7 +704,20 @@ def test_any_bytes_as_table_schema_and_model(text: bytes, kind: str, place: Path
 TIDY = NUMBERS.filter(lambda v: abs(v) < 1e300)
 PAIRS = st.tuples(st.floats(), st.floats()).map(lambda p: sorted(p)).map(list)
 LEVELS = st.lists(LETTERS | st.integers(-2, 3) | st.booleans() | st.floats(-2, 2), max_size=4)
-DTYPES = ["", "int64", "int8", "UInt8", "Int64", "float32", "bool", "boolean", "object", "str", "category", "nonsense"]
+DTYPES = [
+    "",
+    "int64",
+    "int8",
+    "UInt8",
+    "Int64",
+    "float32",
+    "bool",
+    "boolean",
+    "object",
+    "str",
+    "category",
+    "nonsense",
+]
 FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "kind": st.sampled_from(["real", "integer", "boolean", "ordered", "category"]),
     "change": st.sampled_from(["free", "fixed", "up", "down", "sideways"]),
@@ -620,7 +753,12 @@ def schemas(draw: st.DrawFn) -> dict[str, Any]:
     if draw(st.integers(0, 3)) == 0:
         content["max_changes"] = draw(st.integers(-1, 3) | WRONG)
     if draw(st.integers(0, 3)) == 0:
-        rules = st.sampled_from(["age <= income", "age + income >= 2", "1e400 * age <= 3", "income <= 1e308"]) | LETTERS
+        rules = (
+            st.sampled_from(
+                ["age <= income", "age + income >= 2", "1e400 * age <= 3", "income <= 1e308"]
+            )
+            | LETTERS
+        )
         content["rules"] = draw(st.lists(rules, max_size=2) | WRONG)
     return content
 
@@ -631,7 +769,9 @@ def schemas(draw: st.DrawFn) -> dict[str, Any]:
 def test_any_schema(content: dict[str, Any], empty: bool, place: Path) -> None:
     (place / "any.toml").write_text(tomli_w.dumps(content), encoding="utf-8")
     (place / "none.csv").write_text(HEAD)
-    finished(explain("--quiet", "--schema", "any.toml", table="none.csv" if empty else "people.csv"))
+    finished(
+        explain("--quiet", "--schema", "any.toml", table="none.csv" if empty else "people.csv")
+    )
 
 
 # ---- version, help, exit codes
@@ -644,7 +784,9 @@ def test_version() -> None:
 def test_help_is_quick_because_nothing_heavy_is_imported() -> None:
     code = "import sys; from holdfast.cli.main import main; c = main(['--help']); "
     code += "sys.exit(c or any(m in sys.modules for m in ('torch', 'pandas', 'numpy', 'sklearn')))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, encoding="utf-8"
+    )
     assert done.returncode == 0, done.stderr
     for code in (0, BAD_INPUT, UNANSWERED, INTERNAL, INTERRUPTED):
         assert re.search(rf"\b{code}\b", done.stdout)
@@ -683,7 +825,12 @@ def raising(error: Any) -> Any:
 
 
 def test_usage_errors_exit_with_two() -> None:
-    for argv in (["explain"], ["nonsense"], ["explain", "x.csv", "--model", "m", "--seed", "x"], ["demo", "--bogus"]):
+    for argv in (
+        ["explain"],
+        ["nonsense"],
+        ["explain", "x.csv", "--model", "m", "--seed", "x"],
+        ["demo", "--bogus"],
+    ):
         assert run(*argv).code == BAD_INPUT
     assert explain("--target", "yes", "--any-other").code == BAD_INPUT
     ran = run("explain", "people.csv", "--model", MODEL)
@@ -699,7 +846,9 @@ def test_docs_name_every_command_option_and_exit_code() -> None:
         section = text.split(f"\n## holdfast {name}\n")[1].split("\n## ")[0]
         for option in command.params:
             written = [o for o in option.opts if o.startswith("--")] or [option.name.upper()]
-            assert f"`{written[0]}" in section, f"{written[0]} of `holdfast {name}` is not on the page"
+            assert f"`{written[0]}" in section, (
+                f"{written[0]} of `holdfast {name}` is not on the page"
+            )
     assert "--version" in text
     for code in (0, BAD_INPUT, UNANSWERED, INTERNAL, INTERRUPTED):
         assert f"| {code} |" in text

@@ -14,7 +14,8 @@ from holdfast.cli.tradeoff import parsed_epsilon
 
 
 @pytest.mark.parametrize(
-    ("text", "radii"), [("0:0.3:4", [0, 0.1, 0.2, 0.3]), ("0, 0.05,0.2", [0, 0.05, 0.2]), ("0.1:0.1:1", [0.1])]
+    ("text", "radii"),
+    [("0:0.3:4", [0, 0.1, 0.2, 0.3]), ("0, 0.05,0.2", [0, 0.05, 0.2]), ("0.1:0.1:1", [0.1])],
 )
 def test_epsilons_are_read(text: str, radii: list[float]) -> None:
     assert parsed_epsilon(text) == radii
@@ -31,8 +32,22 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     good = table["a"] * 3 - table["b"] * 2 + table["c"] > 1.1
     table.assign(outcome=np.where(good, "yes", "no")).to_csv(tmp_path / "train.csv", index=False)
     (tmp_path / "recipe.toml").write_text("hidden = [6]\nepochs = 4\nbatch_size = 32\nlr = 0.01\n")
-    common = ["tradeoff", "--data", str(tmp_path / "train.csv"), "--recipe", str(tmp_path / "recipe.toml")]
-    args: list[Any] = [*common, "--epsilon", "0:0.2:2", "--rows", "20", "--method", "nearest-neighbor"]
+    common = [
+        "tradeoff",
+        "--data",
+        str(tmp_path / "train.csv"),
+        "--recipe",
+        str(tmp_path / "recipe.toml"),
+    ]
+    args: list[Any] = [
+        *common,
+        "--epsilon",
+        "0:0.2:2",
+        "--rows",
+        "20",
+        "--method",
+        "nearest-neighbor",
+    ]
     assert main([*args, "--plot", str(tmp_path / "curves.svg")]) == 0
     said = capsys.readouterr()
     content = json.loads(said.out)
@@ -40,7 +55,21 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "last column, 'outcome'" in said.err
     assert "epsilon" in said.err
     assert (tmp_path / "curves.svg").read_text().startswith("<svg")
-    assert main([*args, "--target", "outcome", "--wanted", "yes", "--out", str(tmp_path / "out.csv"), "--quiet"]) == 0
+    assert (
+        main(
+            [
+                *args,
+                "--target",
+                "outcome",
+                "--wanted",
+                "yes",
+                "--out",
+                str(tmp_path / "out.csv"),
+                "--quiet",
+            ]
+        )
+        == 0
+    )
     assert capsys.readouterr() == ("", "")
     assert len(pd.read_csv(tmp_path / "out.csv")) == 2
     for wrong, words in (

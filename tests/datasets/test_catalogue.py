@@ -89,7 +89,9 @@ def loaded(request: pytest.FixtureRequest, name: str) -> Any:
 
 
 def test_the_names_for_type_checkers_are_all_there_are() -> None:
-    assert {*get_args(TableName), *get_args(ImagesName)} == set(hf.datasets.DATASETS) == set(CATALOGUE)
+    assert (
+        {*get_args(TableName), *get_args(ImagesName)} == set(hf.datasets.DATASETS) == set(CATALOGUE)
+    )
     for name, function in hf.datasets.DATASETS.items():
         assert getattr(hf.datasets, name) is function
         assert function.__doc__
@@ -115,7 +117,9 @@ def test_a_table_is_what_the_catalogue_says(table: hf.datasets.Dataset) -> None:
     assert torch.isfinite(x).all()
     pd.testing.assert_frame_equal(table.schema.decode(x, rows.X), rows.X)
     for attribute in (table.groups, table.parts):
-        assert attribute is None or (attribute.index.equals(table.X.index) and attribute.notna().all())
+        assert attribute is None or (
+            attribute.index.equals(table.X.index) and attribute.notna().all()
+        )
 
 
 def test_a_table_splits_as_asked(table: hf.datasets.Dataset) -> None:
@@ -186,13 +190,21 @@ def test_sizes_that_papers_report(data_dir: Path) -> None:
     pupils = hf.datasets.load("student", rocoursenet=True)
     assert pupils.schema.width == 83
     assert [int((pupils.part(s).y == "high").sum()) for s in ("GP", "MS")] == [146, 48]
-    assert {hf.datasets.load(f"german_rocoursenet_{w}").schema.width for w in ("original", "corrected")} == {19}
+    assert {
+        hf.datasets.load(f"german_rocoursenet_{w}").schema.width for w in ("original", "corrected")
+    } == {19}
     assert len(hf.datasets.load("taiwan_credit").balanced()) == 13272
     balanced = hf.datasets.load("give_me_some_credit").balanced(seed=1)
     assert balanced.y.value_counts().tolist() == [8357, 8357]
     assert len(hf.datasets.load("adult").part("train")) == 32561
-    assert [len(side) for side in hf.datasets.load("seizure").paper_split("black2022")] == [7950, 3550]
-    assert [len(side) for side in hf.datasets.load("heloc_full").paper_split("black2022")] == [7844, 2615]
+    assert [len(side) for side in hf.datasets.load("seizure").paper_split("black2022")] == [
+        7950,
+        3550,
+    ]
+    assert [len(side) for side in hf.datasets.load("heloc_full").paper_split("black2022")] == [
+        7844,
+        2615,
+    ]
     warfarin = hf.datasets.load("warfarin")
     assert set(warfarin.y) == {"low", "medium", "high"}
     assert warfarin.schema["CYP2C9 consensus"].change == "fixed"
@@ -200,14 +212,18 @@ def test_sizes_that_papers_report(data_dir: Path) -> None:
 
 @pytest.mark.data
 def test_the_two_german_files_are_of_the_same_people(data_dir: Path) -> None:
-    before, after = hf.datasets.load("german_statlog"), hf.datasets.load("south_german")
+    before = hf.datasets.load("german_statlog")
+    after = hf.datasets.load("south_german")
     pairs = pd.read_csv(data_dir / "german_credit" / "row_map.csv.gz")
-    old, new = before.take(pairs["statlog_row"]), after.take(pairs["south_german_row"])
+    old = before.take(pairs["statlog_row"])
+    new = after.take(pairs["south_german_row"])
     assert (old.y.to_numpy() == new.y.to_numpy()).all()
     assert (old.X["duration"].to_numpy() == new.X["duration"].to_numpy()).all()
 
 
-def test_the_command_lists_every_dataset(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_lists_every_dataset(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "250")
     assert main(["datasets"]) == 0
     shown = capsys.readouterr().out
@@ -215,5 +231,11 @@ def test_the_command_lists_every_dataset(capsys: pytest.CaptureFixture[str], mon
     entries = json.loads(capsys.readouterr().out)
     assert [entry["name"] for entry in entries] == sorted(hf.datasets.DATASETS)
     for entry in entries:
-        for cell in (entry["name"], f"{entry['rows']:,}", entry["licence"], entry["source"], entry["at_hand"]):
+        for cell in (
+            entry["name"],
+            f"{entry['rows']:,}",
+            entry["licence"],
+            entry["source"],
+            entry["at_hand"],
+        ):
             assert cell in shown

@@ -57,7 +57,9 @@ class Server:
                 pass
 
         self.httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.thread = threading.Thread(target=self.httpd.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        self.thread = threading.Thread(
+            target=self.httpd.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        )
         self.thread.start()
 
     def url(self, name: str, data: bytes | None = None) -> str:
@@ -93,7 +95,9 @@ def file(*urls: str, data: bytes = CONTENT) -> File:
 
 
 def kept(places: Path) -> list[str]:
-    return sorted(str(p.relative_to(places / "cache")) for p in (places / "cache").rglob("*") if p.is_file())
+    return sorted(
+        str(p.relative_to(places / "cache")) for p in (places / "cache").rglob("*") if p.is_file()
+    )
 
 
 # ---- download
@@ -118,7 +122,9 @@ def test_several_files_are_converted_into_one(server: Server) -> None:
     with zipfile.ZipFile(archive, "w") as z:
         z.writestr("in/table.csv", CONTENT.replace(b"1", b'"1"'))
     zipped = replace(file(server.url("a.zip", archive.getvalue())), path="other.csv.gz")
-    assert fetch.content(replace(zipped, convert=convert.member("in/table.csv", drop=b'"'))) == CONTENT
+    assert (
+        fetch.content(replace(zipped, convert=convert.member("in/table.csv", drop=b'"'))) == CONTENT
+    )
     packed = replace(file(server.url("a.gz", gzip.compress(CONTENT))), path="third.csv.gz")
     assert fetch.content(replace(packed, convert=convert.unpacked)) == CONTENT
 
@@ -146,7 +152,9 @@ def test_what_cannot_be_converted_is_not_kept(server: Server, places: Path) -> N
     assert kept(places) == []
 
 
-def test_offline_says_so_and_where_a_copy_goes(server: Server, places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offline_says_so_and_where_a_copy_goes(
+    server: Server, places: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wanted = file(server.url("table.csv", CONTENT))
     server.stop()
     with pytest.raises(FileError, match=r"offline\?.*set HOLDFAST_DATA"):
@@ -199,7 +207,9 @@ def test_what_only_a_person_can_fetch(places: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(FileError, match=r"get it from the attic.*set HOLDFAST_DATA"):
         fetch.content(wanted)
     monkeypatch.setenv("HOLDFAST_DATA", str(places))
-    with pytest.raises(FileError, match=r"no file 'some/table.csv.gz' in the data directory.*HOLDFAST_DATA"):
+    with pytest.raises(
+        FileError, match=r"no file 'some/table.csv.gz' in the data directory.*HOLDFAST_DATA"
+    ):
         fetch.content(wanted)
     for entry in FILES.values():
         assert bool(entry.urls) != bool(entry.by_hand), entry.path
@@ -224,7 +234,9 @@ def test_a_file_in_the_data_directory_may_be_compressed_by_anybody(
         fetch.content(file())
 
 
-def test_the_config_file_names_the_data_directory(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_config_file_names_the_data_directory(
+    places: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert fetch.data_directory() is None
     config = places / "config" / "holdfast" / "config.toml"
     config.parent.mkdir(parents=True)
@@ -232,12 +244,17 @@ def test_the_config_file_names_the_data_directory(places: Path, monkeypatch: pyt
     assert fetch.data_directory() is None
     config.write_text(f'data = "{(places / "one").as_posix()}"\n')
     assert fetch.data_directory() == (places / "one", str(config))
-    with pytest.raises(FileError, match=r"no file 'heloc/heloc.csv.gz' in the data directory .*config.toml"):
+    with pytest.raises(
+        FileError, match=r"no file 'heloc/heloc.csv.gz' in the data directory .*config.toml"
+    ):
         hf.datasets.load("heloc")
     monkeypatch.setenv("HOLDFAST_DATA", str(places / "two"))
     assert fetch.data_directory() == (places / "two", "HOLDFAST_DATA")
     monkeypatch.delenv("HOLDFAST_DATA")
-    for wrong, words in (("data = 3", "name of a directory"), ("data = ", "cannot read the settings")):
+    for wrong, words in (
+        ("data = 3", "name of a directory"),
+        ("data = ", "cannot read the settings"),
+    ):
         config.write_text(wrong)
         with pytest.raises(FileError, match=words):
             fetch.data_directory()

@@ -8,7 +8,9 @@ import pytest
 import holdfast as hf
 from holdfast.datasets import held_out, read_labelled, write_table
 
-TABLE = pd.DataFrame({"age": [20, 30, 40], "id": ["a", "b", "c"], "job": ["x", "y", "x"], "good": [0, 1, 1]})
+TABLE = pd.DataFrame(
+    {"age": [20, 30, 40], "id": ["a", "b", "c"], "job": ["x", "y", "x"], "good": [0, 1, 1]}
+)
 SCHEMA = hf.Schema.infer(TABLE[["age", "job"]])
 
 
@@ -34,12 +36,16 @@ def test_a_schema_leaves_out_what_it_does_not_know(path: Path) -> None:
 def test_outcomes_become_the_classes_of_a_model(path: Path) -> None:
     y = read_labelled(path, "good", classes=["0", "1"]).y
     assert y.tolist() == ["0", "1", "1"]
-    with pytest.raises(hf.HoldfastError, match="the outcome has the value '1'; the model's classes are"):
+    with pytest.raises(
+        hf.HoldfastError, match="the outcome has the value '1'; the model's classes are"
+    ):
         read_labelled(path, "good", classes=["0", "2"])
 
 
 def test_the_only_column_that_is_no_feature_is_the_outcome(path: Path) -> None:
-    with pytest.raises(hf.HoldfastError, match=r"has the columns \['id', 'good'\] besides the features"):
+    with pytest.raises(
+        hf.HoldfastError, match=r"has the columns \['id', 'good'\] besides the features"
+    ):
         read_labelled(path, None, SCHEMA)
     write_table(TABLE.drop(columns="id"), path)
     assert read_labelled(path, None, SCHEMA).y.tolist() == [0, 1, 1]

@@ -33,7 +33,9 @@ from support.tables import seeded
 PGD = hf.MinEpsilonPGD(radius=4.0, radii=8, steps=10)
 
 
-def network(outputs: int = 2, seed: int = 0, d: int = 3, dtype: torch.dtype = torch.float32) -> nn.Sequential:
+def network(
+    outputs: int = 2, seed: int = 0, d: int = 3, dtype: torch.dtype = torch.float32
+) -> nn.Sequential:
     module = mlp(d, (8,), outputs).to(dtype)
     seeded(module, seed)
     return module
@@ -52,8 +54,11 @@ def answered(n: int, model: hf.Model | None = None, target: object = None) -> hf
     return PGD.explain(model, x, target)
 
 
-def audit_of(held: np.ndarray, family: Sequence[str] | None = None, codes: Sequence[int] | None = None) -> Audit:
-    """An audit with this table of models and answers; all answers found unless `codes` says otherwise."""
+def audit_of(
+    held: np.ndarray, family: Sequence[str] | None = None, codes: Sequence[int] | None = None
+) -> Audit:
+    """An audit with this table of models and answers; all answers found unless `codes` says
+    otherwise."""
     held = np.asarray(held, dtype=bool)
     cfs = answered(held.shape[1])
     assert cfs.found.all()
@@ -67,12 +72,16 @@ def audit_of(held: np.ndarray, family: Sequence[str] | None = None, codes: Seque
 @pytest.mark.parametrize("models", [20, 59, 100, 250])
 @pytest.mark.parametrize("asked", [0.7, 0.85, 0.95])
 def test_certificates_are_wrong_at_most_as_often_as_said(models: int, asked: float) -> None:
-    """In closed form: of answers that the share p < asked of all models accepts, those are certified, wrongly, which k
-    or more models of the bank accept. That is a tail of the binomial distribution, largest next to `asked`."""
+    """In closed form: of answers that the share p < asked of all models accepts, those are
+    certified, wrongly, which k or more models of the bank accept. That is a tail of the binomial
+    distribution, largest next to `asked`."""
     held = np.arange(models)[:, None] < np.arange(models + 1)  # answer k is accepted by k models
     some = audit_of(held)
     if models < models_needed(asked):
-        with pytest.raises(SettingError, match=f"needs at least {models_needed(asked)} models, and there are {models}"):
+        with pytest.raises(
+            SettingError,
+            match=f"needs at least {models_needed(asked)} models, and there are {models}",
+        ):
             some.certified(at_least=asked)
         return
     sure = some.certified(at_least=asked).to_numpy()
@@ -119,7 +128,9 @@ def test_too_few_models_say_how_many_it_takes() -> None:
     # Of one family as well.
     both = audit_of(np.ones((70, 2)), ["seed"] * 60 + ["bootstrap"] * 10)
     assert both.certified(family="seed").all()
-    with pytest.raises(SettingError, match=r"there are 10; make more, as with families={'bootstrap': 59}"):
+    with pytest.raises(
+        SettingError, match=r"there are 10; make more, as with families={'bootstrap': 59}"
+    ):
         both.certified(family="bootstrap")
 
 
@@ -163,7 +174,9 @@ def test_table_by_hand() -> None:
     # Few models, too few for a certificate: which of them accept which answer?
     figures = ["status", "survival", "low", "high", "models", "bound", "certified"]
     assert list(table.columns) == [*figures, "seed 1", "seed 2", "drop"]
-    assert table[["seed 1", "seed 2", "drop"]].to_numpy().T.tolist() == [[bool(v) for v in row] for row in TABLE]
+    assert table[["seed 1", "seed 2", "drop"]].to_numpy().T.tolist() == [
+        [bool(v) for v in row] for row in TABLE
+    ]
     assert list(some.table(at_least=0.29, confidence=0.07).columns) == [*figures, "seed", "drop"]
     many = audit_of(np.array(TABLE * 4), ["seed", "seed", "drop"] * 4).table()
     assert list(many.columns) == [*figures, "seed", "drop"]
@@ -171,10 +184,15 @@ def test_table_by_hand() -> None:
     assert (table["low"].iloc[1], table["high"].iloc[1]) == pytest.approx((known.low, known.high))
     assert repr(some).startswith("Audit of 4 answers for 4 rows on 3 models (seed: 2, drop: 1)\n")
     assert "\nWhat a model must give: any other class (rule: target)\n" in repr(some)
-    assert "No certificates: a certificate that an answer holds for at least 95% of models made as those" in repr(some)
+    assert (
+        "No certificates: a certificate that an answer holds for at least 95% of models made as "
+        "those" in repr(some)
+    )
     assert "needs at least 59 models, and there are 3" in repr(some)
     low = some.describe(at_least=0.29, confidence=0.07)
-    each = "each holds for at least 29% of models made as those of the bank were, with 7% confidence"
+    each = (
+        "each holds for at least 29% of models made as those of the bank were, with 7% confidence"
+    )
     assert f"4 of 4 answers are certified: {each}" in low
     assert low.endswith(certificates.covers(["seed", "drop"]))
     assert "needs at least" not in low
@@ -182,11 +200,15 @@ def test_table_by_hand() -> None:
     assert "rule: target" in some._repr_html_()
 
 
-@pytest.mark.parametrize("held", [np.array(TABLE), np.ones((2, 0))], ids=["four answers", "no answers"])
+@pytest.mark.parametrize(
+    "held", [np.array(TABLE), np.ones((2, 0))], ids=["four answers", "no answers"]
+)
 def test_a_saved_audit_is_the_same_audit(held: np.ndarray, tmp_path: Path) -> None:
     some = audit_of(held, ["seed", "drop", "seed"][: len(held)])
     if len(some.cfs):
-        frames = {name: getattr(some.cfs, name).set_axis(list("wxyz")) for name in ("before", "after")}
+        frames = {
+            name: getattr(some.cfs, name).set_axis(list("wxyz")) for name in ("before", "after")
+        }
         some = replace(some, cfs=replace(some.cfs, **frames))
     some.save(tmp_path / "audit.parquet")
     again = Audit.load(tmp_path / "audit.parquet")
@@ -199,7 +221,9 @@ def test_a_saved_audit_is_the_same_audit(held: np.ndarray, tmp_path: Path) -> No
         assert (repr(again), again.to_json()) == (repr(some), some.to_json())
         assert again.plot().to_dict()["datasets"] == some.plot().to_dict()["datasets"]
     # The answers alone are in the same file.
-    pd.testing.assert_frame_equal(hf.Counterfactuals.load(tmp_path / "audit.parquet").after, some.cfs.after)
+    pd.testing.assert_frame_equal(
+        hf.Counterfactuals.load(tmp_path / "audit.parquet").after, some.cfs.after
+    )
 
 
 def test_audit_files_go_by_their_extension(tmp_path: Path) -> None:
@@ -232,14 +256,19 @@ def test_failed_rows_and_rows_without_need_by_hand() -> None:
     assert line["end to end"] == pytest.approx(5 / 9)
     assert some.invalidation()["seed"] == (pytest.approx(1 / 6), pytest.approx(np.std([0, 0.5, 0])))
     assert not some.certified(at_least=0.1, confidence=0.1).iloc[[0, 2]].any()
-    still = replace(some, cfs=replace(some.cfs, x_cf=torch.where(torch.tensor(codes)[:, None] == 2, some.cfs.x, 9.0)))
+    still = replace(
+        some,
+        cfs=replace(some.cfs, x_cf=torch.where(torch.tensor(codes)[:, None] == 2, some.cfs.x, 9.0)),
+    )
     assert still.summary().loc["all", "coverage"] == pytest.approx(2 / 3)
     assert still.summary().loc["all", "base validity"] == 1.0
 
 
 def test_fragile_answers_are_audited_too() -> None:
     """The model accepts them; how many retrained models do is what is to be seen."""
-    some = audit_of(np.array(TABLE), codes=[Status.FRAGILE, Status.FOUND, Status.IMPOSSIBLE, Status.FRAGILE])
+    some = audit_of(
+        np.array(TABLE), codes=[Status.FRAGILE, Status.FOUND, Status.IMPOSSIBLE, Status.FRAGILE]
+    )
     assert some.survival().isna().tolist() == [False, False, True, False]
     assert some.survival().iloc[[0, 1, 3]].tolist() == [1.0, 2 / 3, 1.0]
     assert some.certified(at_least=0.3, confidence=0.9).tolist() == [True, False, False, True]
@@ -266,7 +295,12 @@ def test_json_has_everything_and_no_nan() -> None:
     codes = [Status.ALREADY_MET, Status.FOUND, Status.NOT_FOUND, Status.FOUND]
     some = audit_of(np.array(TABLE), ["seed", "seed", "drop"], codes)
     content = json.loads(some.to_json(at_least=0.3, confidence=0.6), parse_constant=pytest.fail)
-    assert [a["status"] for a in content["answers"]] == ["already met", "found", "not found", "found"]
+    assert [a["status"] for a in content["answers"]] == [
+        "already met",
+        "found",
+        "not found",
+        "found",
+    ]
     assert [a["survival"] for a in content["answers"]] == [None, 2 / 3, None, 1.0]
     certified = some.certified(at_least=0.3, confidence=0.6)
     assert [a["certified"] for a in content["answers"]] == certified.tolist()
@@ -282,7 +316,9 @@ def test_json_has_everything_and_no_nan() -> None:
 
 def test_r_squared_is_that_of_the_least_squares_line() -> None:
     rng = np.random.default_rng(3)
-    audits = {name: audit_of(rng.random((9, 12)) < share) for name, share in (("a", 0.5), ("b", 0.9))}
+    audits = {
+        name: audit_of(rng.random((9, 12)) < share) for name, share in (("a", 0.5), ("b", 0.9))
+    }
     codes = audits["b"].cfs.status_codes.copy()
     codes[4] = Status.NOT_FOUND
     audits["b"] = replace(audits["b"], cfs=replace(audits["b"].cfs, status_codes=codes))
@@ -291,7 +327,9 @@ def test_r_squared_is_that_of_the_least_squares_line() -> None:
         lost = np.concatenate([1 - a.held.mean(0)[a.cfs.found] for a in audits.values()])
         assert len(cost) == 23
         rest = lost - np.polyval(np.polyfit(cost, lost, 1), cost)
-        assert r_squared(audits, norm) == pytest.approx(1 - (rest**2).sum() / ((lost - lost.mean()) ** 2).sum())
+        assert r_squared(audits, norm) == pytest.approx(
+            1 - (rest**2).sum() / ((lost - lost.mean()) ** 2).sum()
+        )
     assert r_squared({"flat": audit_of(np.ones((3, 5)))}) == 0.0
     with pytest.raises(SettingError, match="at least one"):
         r_squared({})
@@ -302,7 +340,8 @@ def test_r_squared_is_that_of_the_least_squares_line() -> None:
 
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_the_model_itself_loses_nothing_and_its_opposite_everything(outputs: int) -> None:
-    module, opposite = network(outputs), network(outputs)
+    module = network(outputs)
+    opposite = network(outputs)
     with torch.no_grad():
         opposite[-1].weight.neg_()
         opposite[-1].bias.neg_()
@@ -325,12 +364,18 @@ def fixed_scores(*scores: float) -> nn.Sequential:
 
 
 def test_any_other_class_is_as_good_as_another() -> None:
-    """Three classes and no target: an answer is lost only where a model returns it to the class it left."""
+    """Three classes and no target: an answer is lost only where a model returns it to the class it
+    left."""
     model = hf.Model.of(network(3, 2), hf.Schema.box(3), classes=["a", "b", "c"])
     cfs = answered(80, model)
     left = cfs.goal.label.numpy()
     assert set(left[cfs.found].tolist()) == {0, 1, 2}
-    modules = [fixed_scores(1, 0, 0), fixed_scores(0, 1, 0), fixed_scores(0, 0, 1), fixed_scores(0, 1, 1)]
+    modules = [
+        fixed_scores(1, 0, 0),
+        fixed_scores(0, 1, 0),
+        fixed_scores(0, 0, 1),
+        fixed_scores(0, 1, 1),
+    ]
     held = audit(cfs, bank_of(modules, model)).held
     for m in range(3):
         assert (held[m] == (left != m)).all()
@@ -372,7 +417,10 @@ def test_the_rule_is_printed_with_the_result(rule: Rule, tmp_path: Path) -> None
     model = hf.Model.of(network(), hf.Schema.box(3), classes=["no", "yes"])
     cfs = answered(20, model, hf.Target("yes", probability=0.7))
     some = audit(cfs, bank_of([network(seed=s) for s in range(3)], model), rule=rule)
-    asked = {"target": "yes with probability 0.7", "class": "the class alone, of: yes with probability 0.7"}[rule]
+    asked = {
+        "target": "yes with probability 0.7",
+        "class": "the class alone, of: yes with probability 0.7",
+    }[rule]
     assert f"What a model must give: {asked} (rule: {rule})" in some.describe()
     assert f"What a model must give: {asked} (rule: {rule})" in some._repr_html_()
     content = json.loads(some.to_json())
@@ -393,7 +441,10 @@ def test_failed_rows_enter_neither_survival_nor_cost() -> None:
     model = hf.Model.of(network(), hf.Schema.box(3), classes=["no", "yes"])
     x = torch.randn(120, 3, generator=torch.Generator().manual_seed(1))
     cfs = hf.MinEpsilonPGD(radius=0.2, radii=4, steps=10).explain(model, x, "yes")
-    kinds = {s: int((cfs.status_codes == s).sum()) for s in (Status.FOUND, Status.ALREADY_MET, Status.NOT_FOUND)}
+    kinds = {
+        s: int((cfs.status_codes == s).sum())
+        for s in (Status.FOUND, Status.ALREADY_MET, Status.NOT_FOUND)
+    }
     assert min(kinds.values()) > 0
     some = audit(cfs, bank_of([network(seed=s) for s in range(5)], model))
     assert (some.survival().notna() == cfs.found).all()
@@ -451,7 +502,9 @@ def test_banks_that_do_not_fit_are_refused() -> None:
     # What may change is no matter of the models: only how rows become numbers is.
     assert len(audit(cfs, replace(bank, schema=hf.Schema.box(3, -1, 1))).held) == 1
     for wrong in ((bank, cfs), (cfs, None), (cfs, cfs), (model, bank)):
-        with pytest.raises(SettingError, match="audit takes answers and a ModelBank, or models, got"):
+        with pytest.raises(
+            SettingError, match="audit takes answers and a ModelBank, or models, got"
+        ):
             audit(*wrong)
 
 
@@ -475,9 +528,11 @@ def test_models_that_exist_need_no_bank() -> None:
     assert both.table()[["release 1", "release 2"]].to_numpy().T.tolist() == both.held.tolist()
     assert both.table()["certified"].isna().all()
     assert audit(cfs, model).survival().tolist() == [1.0] * 8  # the model itself takes nothing back
-    # Of a plain list every refusal counts: nothing says that two models that agree were not trained apart.
+    # Of a plain list every refusal counts: nothing says that two models that agree were not trained
+    # apart.
     with pytest.warns(
-        UserWarning, match="1 models compute the same as others, and nothing says that they were trained"
+        UserWarning,
+        match="1 models compute the same as others, and nothing says that they were trained",
     ):
         twice = audit(cfs, [new, fits[1]])
     assert twice.held.tolist() == [by_hand[1].tolist()] * 2
@@ -486,7 +541,9 @@ def test_models_that_exist_need_no_bank() -> None:
     net = Recipe(hidden=(4,), epochs=5).fit(TABLE_X, TABLE_Y, schema)
     assert (audit(cfs, net, rule="class").held[0] == (net.predict(cfs.after) == "yes")).all()
     # Other names of the classes are those of the answers.
-    coded = xgboost.XGBClassifier(n_estimators=3, n_jobs=1).fit(TABLE_X, (TABLE_Y == "yes").astype(int))
+    coded = xgboost.XGBClassifier(n_estimators=3, n_jobs=1).fit(
+        TABLE_X, (TABLE_Y == "yes").astype(int)
+    )
     assert (audit(cfs, coded).held[0] == (coded.predict_proba(cfs.after)[:, 1] > 0.8)).all()
     with pytest.raises(SettingError, match="at least one model"):
         audit(cfs, [])
@@ -507,16 +564,38 @@ def test_guides_are_known_however_they_are_spelt(tmp_path: Path) -> None:
     module = Recipe(module=layers, epochs=3)
     module.save(tmp_path / "recipe.toml")
     pairs = [
-        (Recipe(hidden=(6,), epochs=3, weight_decay=0), Recipe(hidden=(6,), epochs=3, weight_decay=0.0), 0, 0),
-        (Recipe(hidden=(6,), epochs=3, lr=np.float64(0.01)), Recipe(hidden=(6,), epochs=3, lr=0.01), 0, 0),
-        (Recipe(hidden=(6,), epochs=3, batch_size=256), Recipe(hidden=(6,), epochs=3, batch_size=512), 0, 0),
-        (Recipe(hidden=(6,), epochs=3, batch_size=256), Recipe(hidden=(6,), epochs=3, batch_size=256), 0, 1),
+        (
+            Recipe(hidden=(6,), epochs=3, weight_decay=0),
+            Recipe(hidden=(6,), epochs=3, weight_decay=0.0),
+            0,
+            0,
+        ),
+        (
+            Recipe(hidden=(6,), epochs=3, lr=np.float64(0.01)),
+            Recipe(hidden=(6,), epochs=3, lr=0.01),
+            0,
+            0,
+        ),
+        (
+            Recipe(hidden=(6,), epochs=3, batch_size=256),
+            Recipe(hidden=(6,), epochs=3, batch_size=512),
+            0,
+            0,
+        ),
+        (
+            Recipe(hidden=(6,), epochs=3, batch_size=256),
+            Recipe(hidden=(6,), epochs=3, batch_size=256),
+            0,
+            1,
+        ),
         (module, Recipe.load(tmp_path / "recipe.toml"), 0, 0),
     ]
     for one, other, seed, new_seed in pairs:
         model = one.fit(TABLE_X, TABLE_Y, schema)
         guide = ModelBank.retrain(one, TABLE_X, TABLE_Y, schema, families={"seed": 4}, seed=seed)
-        again = ModelBank.retrain(other, TABLE_X, TABLE_Y, schema, families={"seed": 4}, seed=new_seed)
+        again = ModelBank.retrain(
+            other, TABLE_X, TABLE_Y, schema, families={"seed": 4}, seed=new_seed
+        )
         with pytest.raises(SettingError, match="guided the search"):
             audit(guided(guide, model), again)
     guide.save(tmp_path / "bank.safetensors")
@@ -527,7 +606,8 @@ def test_guides_are_known_however_they_are_spelt(tmp_path: Path) -> None:
 
 
 def test_a_model_that_is_there_twice_counts_once() -> None:
-    schema, recipe = hf.Schema.infer(TABLE_X), Recipe(hidden=(6,), epochs=2)
+    schema = hf.Schema.infer(TABLE_X)
+    recipe = Recipe(hidden=(6,), epochs=2)
     model = recipe.fit(TABLE_X, TABLE_Y, schema)
     cfs = PGD.explain(model, TABLE_X[(model.predict(TABLE_X) == "no").to_numpy()].head(6), "yes")
     bank = ModelBank.retrain(recipe, TABLE_X, TABLE_Y, schema, families={"seed": 5})
@@ -535,7 +615,8 @@ def test_a_model_that_is_there_twice_counts_once() -> None:
     with pytest.warns(UserWarning, match="5 models of the bank are copies"):
         twice = audit(cfs, bank.join(bank))
     assert np.array_equal(once.held, twice.held)
-    few = ModelBank.retrain(recipe, TABLE_X, TABLE_Y, schema, families={"epochs": 40})  # only 3 different lengths
+    # only 3 different lengths
+    few = ModelBank.retrain(recipe, TABLE_X, TABLE_Y, schema, families={"epochs": 40})
     with pytest.warns(UserWarning, match="37 models"):
         assert len(audit(cfs, few).held) == 3
 
@@ -577,9 +658,15 @@ def test_survival_against_cost() -> None:
 def test_invalidation_bars() -> None:
     one = audit_of(np.array(TABLE), ["seed", "seed", "drop"])
     none = audit_of(np.ones((2, 4)), codes=[Status.NOT_FOUND] * 4)
-    content = invalidation({"first": one, "second": audit_of(np.ones((2, 4))), "empty": none}).to_dict()
+    content = invalidation(
+        {"first": one, "second": audit_of(np.ones((2, 4))), "empty": none}
+    ).to_dict()
     bars = data_of(content, "mean")
-    assert bars[["method", "family"]].to_numpy().tolist() == [["first", "seed"], ["first", "drop"], ["second", "seed"]]
+    assert bars[["method", "family"]].to_numpy().tolist() == [
+        ["first", "seed"],
+        ["first", "drop"],
+        ["second", "seed"],
+    ]
     assert bars["mean"].tolist() == pytest.approx([0.375, 0.0, 0.0])
     assert bars["low"].tolist() == pytest.approx([0.25, 0.0, 0.0])
     assert bars["high"].tolist() == pytest.approx([0.5, 0.0, 0.0])
@@ -595,7 +682,8 @@ def side(column: int, level: float) -> nn.Module:
 
 
 def test_map_of_two_models() -> None:
-    """x0 > 0.2 against x0 > 0.7 on [0, 1]: they disagree between the two levels and nowhere else."""
+    """x0 > 0.2 against x0 > 0.7 on [0, 1]: they disagree between the two levels and nowhere
+    else."""
     schema = hf.Schema.box(2)
     models = [hf.Model.of(side(0, level), schema, classes=["no", "yes"]) for level in (0.2, 0.7)]
     X = pd.DataFrame({"x0": [0.0, 1.0, 0.5], "x1": [0.0, 1.0, 2.0]})
@@ -618,7 +706,11 @@ def test_map_of_two_models() -> None:
     crossed = [models[0], hf.Model.of(side(1, 0.7), schema, classes=["no", "yes"])]
     content = disagreement(*crossed, many, pd.Series(["no"] * 7000)).to_dict()
     cells = data_of(content, "left")
-    area = ((cells["right"] - cells["left"]) * (cells["top"] - cells["bottom"])).groupby(cells["region"]).sum()
+    area = (
+        ((cells["right"] - cells["left"]) * (cells["top"] - cells["bottom"]))
+        .groupby(cells["region"])
+        .sum()
+    )
     # On [-0.1, 1.1]^2: 0.9 x 0.4 where both say yes, 0.3 x 0.8 where neither does.
     assert area["yes"] == pytest.approx(0.36, abs=0.02)
     assert area["no"] == pytest.approx(0.24, abs=0.02)

@@ -1,4 +1,5 @@
-"""An audit is a count by hand: every kind of model, asked by its own `predict_proba` and `predict`."""
+"""An audit is a count by hand: every kind of model, asked by its own `predict_proba` and
+`predict`."""
 
 import copy
 import itertools
@@ -13,7 +14,11 @@ import pytest
 import torch
 import xgboost
 from sklearn.base import clone
-from sklearn.ensemble import GradientBoostingRegressor, RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import (
+    GradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
 from sklearn.svm import SVC, LinearSVC
@@ -32,7 +37,9 @@ ByHand = tuple[np.ndarray, np.ndarray]  # (n, k) probabilities, (n,) predicted c
 
 def bank_of(models: list[hf.Model], family: str = "again") -> ModelBank:
     first = models[0]
-    return ModelBank((ModelGroup(family, estimators=tuple(models)),), first.schema, first.classes, Recipe(), 0)
+    return ModelBank(
+        (ModelGroup(family, estimators=tuple(models)),), first.schema, first.classes, Recipe(), 0
+    )
 
 
 def drawn(seed: int, n: int = len(TABLE)) -> np.ndarray:
@@ -44,11 +51,14 @@ def drawn(seed: int, n: int = len(TABLE)) -> np.ndarray:
 
 def noisy(model: Any, seed: int) -> hf.Model:
     """A network with slightly other weights."""
-    module, generator = copy.deepcopy(model.module), torch.Generator().manual_seed(seed)
+    module = copy.deepcopy(model.module)
+    generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for p in (*module.parameters(), *module.buffers()):
             if p.is_floating_point():
-                p.add_(0.3 * torch.randn(p.shape, generator=generator, dtype=p.dtype) * p.abs().mean())
+                p.add_(
+                    0.3 * torch.randn(p.shape, generator=generator, dtype=p.dtype) * p.abs().mean()
+                )
     return replace(model, module=module)
 
 
@@ -56,16 +66,21 @@ def again(model: Any, seed: int) -> hf.Model:
     """Another model of the same kind, as a retraining could have made it."""
     if not hasattr(model, "wrapped"):
         return noisy(model, seed)
-    made, rows = model.wrapped, drawn(seed)
+    made = model.wrapped
+    rows = drawn(seed)
     if hasattr(made, "pipeline"):  # the user's own class around a pipeline
         made = copy.deepcopy(made)
         table = TABLE.astype({"job": object, "school": object, "sex": object, "visits": "int64"})
         made.pipeline = clone(made.pipeline).fit(table.iloc[rows], OUTCOME[rows])
         return hf.Model.of(made, SCHEMA)
     if not hasattr(made, "fit"):
-        return hf.Model.of(lambda frame: shifted(made(frame), seed), SCHEMA, classes=list(model.classes))
+        return hf.Model.of(
+            lambda frame: shifted(made(frame), seed), SCHEMA, classes=list(model.classes)
+        )
     y = OUTCOME[rows] if "yes" in made.classes_ else (OUTCOME[rows] == "yes").astype(int)
-    return hf.Model.of(clone(made).fit(TABLE.iloc[rows], y), SCHEMA, classes=list(model.classes), convert=seed == 0)
+    return hf.Model.of(
+        clone(made).fit(TABLE.iloc[rows], y), SCHEMA, classes=list(model.classes), convert=seed == 0
+    )
 
 
 def shifted(p: np.ndarray, seed: int) -> np.ndarray:
@@ -88,14 +103,19 @@ def by_hand(model: Any, frame: pd.DataFrame) -> ByHand:
     return p, np.searchsorted(made.classes_, predicted)
 
 
-def count_by_hand(models: list[hf.Model], frame: pd.DataFrame, rule: Rule, probability: float) -> np.ndarray:
-    """(M, n) which models give 'yes', with the probability if it is asked for; from one half on predicted too."""
+def count_by_hand(
+    models: list[hf.Model], frame: pd.DataFrame, rule: Rule, probability: float
+) -> np.ndarray:
+    """(M, n) which models give 'yes', with the probability if it is asked for; from one half on
+    predicted too."""
     out = list[np.ndarray]()
     for model in models:
         p, predicted = by_hand(model, frame)
         yes = model.classes.index("yes")
-        assert np.abs(p[:, yes] - probability).min() > 1e-6  # no ties, they have a test of their own
-        likely, is_yes = p[:, yes] > probability, predicted == yes
+        # no ties, they have a test of their own
+        assert np.abs(p[:, yes] - probability).min() > 1e-6
+        likely = p[:, yes] > probability
+        is_yes = predicted == yes
         out.append(is_yes if rule == "class" else likely & is_yes if probability >= 0.5 else likely)
     return np.stack(out)
 
@@ -104,13 +124,18 @@ def count_by_hand(models: list[hf.Model], frame: pd.DataFrame, rule: Rule, proba
 def test_every_kind_of_model_is_counted_as_by_hand(kind: str) -> None:
     model = MODELS[kind]()
     models = [model, *(again(model, seed) for seed in range(AGAIN))]
-    X, bank = people(model, 40), bank_of(models)
-    method, differ = hf.NearestNeighbor().fit(model, TABLE), 0
+    X = people(model, 40)
+    bank = bank_of(models)
+    method = hf.NearestNeighbor().fit(model, TABLE)
+    differ = 0
     for probability in (0.8234, 0.3071):
         cfs = method.explain(model, X, hf.Target("yes", probability=probability))
         held = {rule: hf.audit(cfs, bank, rule=rule).held for rule in ("target", "class")}
         for rule, verdicts in held.items():
-            assert np.array_equal(verdicts, count_by_hand(models, cfs.after, rule, probability)), (rule, probability)
+            assert np.array_equal(verdicts, count_by_hand(models, cfs.after, rule, probability)), (
+                rule,
+                probability,
+            )
         assert held["target"][0][cfs.found].all()  # the model itself takes back nothing
         differ += int((held["target"] != held["class"]).sum())
     assert differ > 0
@@ -123,18 +148,24 @@ def test_networks_in_a_stack_are_counted_as_by_hand() -> None:
     data = hf.datasets.overlapping(n=300)
     recipe = Recipe(hidden=(6,), epochs=15, lr=0.05)
     model = recipe.fit(data.X, data.y, data.schema)
-    bank = ModelBank.retrain(recipe, data.X, data.y, data.schema, families={"seed": 3, "bootstrap": 3})
+    bank = ModelBank.retrain(
+        recipe, data.X, data.y, data.schema, families={"seed": 3, "bootstrap": 3}
+    )
     X = data.X[(model.predict(data.X) == "no").to_numpy()].head(40)
     cfs = hf.MinCost().explain(model, X, hf.Target("yes", probability=0.7))
     p = torch.softmax(bank.scores(cfs.after).double(), 2)[..., 1].numpy()
-    alone = np.stack([torch.softmax(bank.model(i).score_frame(cfs.after), 1)[:, 1].detach() for i in range(6)])
+    alone = np.stack(
+        [torch.softmax(bank.model(i).score_frame(cfs.after), 1)[:, 1].detach() for i in range(6)]
+    )
     assert np.allclose(p, alone, atol=1e-6)
     assert np.abs(alone - 0.7).min() > 1e-6
     assert np.array_equal(hf.audit(cfs, bank).held, alone > 0.7)
     assert np.array_equal(hf.audit(cfs, bank, rule="class").held, alone > 0.5)
     assert (alone > 0.7).mean() < (alone > 0.5).mean()
     margin = hf.MinCost().explain(model, X, hf.Target("yes", margin=1.0))
-    lead = np.stack([np.diff(bank.model(i).score_frame(margin.after).detach())[:, 0] for i in range(6)])
+    lead = np.stack(
+        [np.diff(bank.model(i).score_frame(margin.after).detach())[:, 0] for i in range(6)]
+    )
     assert np.array_equal(hf.audit(margin, bank).held, lead > 1.0)
 
 
@@ -142,7 +173,9 @@ def test_networks_in_a_stack_are_counted_as_by_hand() -> None:
 
 
 NUMBERS = pd.DataFrame(np.random.default_rng(5).normal(size=(240, 3)), columns=["a", "b", "c"])
-YES = (NUMBERS["a"] + 0.7 * NUMBERS["b"] + np.random.default_rng(6).normal(size=240) > 0.4).to_numpy()
+YES = (
+    NUMBERS["a"] + 0.7 * NUMBERS["b"] + np.random.default_rng(6).normal(size=240) > 0.4
+).to_numpy()
 Y = np.where(YES, "yes", "no")
 BOX = hf.Schema.infer(NUMBERS)
 
@@ -154,7 +187,9 @@ def refit(estimator: Any, seed: int) -> hf.Model:
 
 OWN_RULES: dict[str, Callable[[], Any]] = {
     "a fixed threshold": lambda: FixedThresholdClassifier(LogisticRegression(), threshold=0.23),
-    "a tuned threshold": lambda: TunedThresholdClassifierCV(LogisticRegression(), cv=3, random_state=0),
+    "a tuned threshold": lambda: TunedThresholdClassifierCV(
+        LogisticRegression(), cv=3, random_state=0
+    ),
     "votes that contradict its probabilities": lambda: SVC(probability=True, random_state=0),
     "a threshold over trees": lambda: FixedThresholdClassifier(
         lightgbm.LGBMClassifier(n_estimators=5, verbose=-1, n_jobs=1), threshold=0.61
@@ -165,7 +200,8 @@ OWN_RULES: dict[str, Callable[[], Any]] = {
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:X does not have valid feature names")
 @pytest.mark.parametrize("kind", OWN_RULES)
 def test_each_model_judges_by_its_own_predict(kind: str) -> None:
-    """Tuned thresholds differ from model to model, and some models contradict themselves only on some data."""
+    """Tuned thresholds differ from model to model, and some models contradict themselves only on
+    some data."""
     models = [refit(OWN_RULES[kind](), seed) for seed in range(3)]
     plain = hf.Model.of(LogisticRegression().fit(NUMBERS, Y), BOX)
     # The answers may come from a model without a threshold, too.
@@ -184,13 +220,18 @@ def test_each_model_judges_by_its_own_predict(kind: str) -> None:
 
 
 def test_ties_are_no_more_than_what_was_asked() -> None:
-    """A forest of ten pure trees gives tenths. Some of their logarithms are rounded up: 0.6 is never more than 0.6."""
+    """A forest of ten pure trees gives tenths. Some of their logarithms are rounded up: 0.6 is
+    never more than 0.6."""
     forest = RandomForestClassifier(10, random_state=0).fit(NUMBERS, Y)
     models = [hf.Model.of(forest, BOX), refit(RandomForestClassifier(10, random_state=1), 1)]
     X = NUMBERS[forest.predict(NUMBERS) == "no"].head(60)
     for tenths in range(1, 10):
         asked = tenths / 10
-        cfs = hf.NearestNeighbor().fit(models[0], NUMBERS).explain(models[0], X, hf.Target("yes", probability=asked))
+        cfs = (
+            hf.NearestNeighbor()
+            .fit(models[0], NUMBERS)
+            .explain(models[0], X, hf.Target("yes", probability=asked))
+        )
         # All rows are looked at as if they were answers: more of them are ties.
         cfs = replace(cfs, after=cfs.before, x_cf=cfs.x)
         held = hf.audit(cfs, bank_of(models)).held
@@ -215,7 +256,9 @@ def test_models_without_scores_are_asked_for_the_class_alone() -> None:
     cfs = hf.MinCost().explain(model, X, hf.Target("yes", probability=0.8))
     with pytest.raises(TargetError, match=r"gives no scores.*rule='class'"):
         hf.audit(cfs, bank)
-    assert np.array_equal(hf.audit(cfs, bank, rule="class").held[0], (cfs.after["a"] > 0.5).to_numpy())
+    assert np.array_equal(
+        hf.audit(cfs, bank, rule="class").held[0], (cfs.after["a"] > 0.5).to_numpy()
+    )
     # Of a model that has scores and no probabilities, a margin can be asked.
     svm = hf.Model.of(LinearSVC().fit(NUMBERS, Y), BOX)
     margin = hf.MinCost().explain(model, X, hf.Target("yes", margin=0.5))
@@ -243,22 +286,29 @@ def test_ranges_are_counted_as_by_hand(kind: str) -> None:
         rows = drawn(seed, 240)
         return hf.Model.of(REGRESSORS[kind]().fit(NUMBERS.iloc[rows], value.iloc[rows]), BOX)
 
-    model, models = fitted(0), [fitted(seed) for seed in range(1, 9)]
-    low, high = 1e4, 1.5e5
+    model = fitted(0)
+    models = [fitted(seed) for seed in range(1, 9)]
+    low = 1e4
+    high = 1.5e5
     X = NUMBERS[model.predict(NUMBERS) < low].head(30)
-    cfs = hf.TreeSearch(beam=2, depth=2, thresholds=6).explain(model, X, hf.Target.between(low, high))
+    cfs = hf.TreeSearch(beam=2, depth=2, thresholds=6).explain(
+        model, X, hf.Target.between(low, high)
+    )
     assert cfs.found.mean() > 0.5
     found = hf.audit(cfs, bank_of(models))
     estimates = np.stack([m.wrapped.predict(cfs.after) for m in models])
     assert np.array_equal(found.held, (estimates >= low) & (estimates <= high))
     assert found.survival()[cfs.found].tolist() == found.held.mean(0)[cfs.found].tolist()
-    assert found.certified(at_least=0.5, confidence=0.9).tolist() == (found.held.sum(0) >= 7).tolist()
+    assert (
+        found.certified(at_least=0.5, confidence=0.9).tolist() == (found.held.sum(0) >= 7).tolist()
+    )
     assert found.interval()["low"][cfs.found].notna().all()
     assert "between 10,000 and 150,000 (rule: target)" in repr(found)
     with pytest.raises(SettingError, match="a regression model has none; leave rule out"):
         hf.audit(cfs, bank_of(models), rule="class")
     classifier = hf.Model.of(DecisionTreeClassifier().fit(NUMBERS, Y), BOX)
     with pytest.raises(
-        hf.HoldfastError, match="the bank holds classifiers, and regression models need a bank of their own"
+        hf.HoldfastError,
+        match="the bank holds classifiers, and regression models need a bank of their own",
     ):
         hf.audit(cfs, bank_of([classifier]))

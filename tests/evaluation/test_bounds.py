@@ -28,24 +28,36 @@ def length(rows: Tensor) -> Tensor:
 
 def logistic_data(seed: int, n: int = 200, d: int = 5) -> tuple[Tensor, Tensor]:
     """Rows, and labels in {-1, +1} drawn from a logistic model."""
-    x, w = gaussian(seed, n, d), gaussian(seed + 1, d)
+    x = gaussian(seed, n, d)
+    w = gaussian(seed + 1, d)
     coin = torch.rand(n, generator=torch.Generator().manual_seed(seed + 2), dtype=torch.float64)
     return x, torch.where(coin < torch.sigmoid(2 * x @ w), 1.0, -1.0)
 
 
 def descended(
-    x: Tensor, y: Tensor, epsilon: float, *, eta: float, steps: int, start: Tensor, batch: int = 0, ends: int = 0
+    x: Tensor,
+    y: Tensor,
+    epsilon: float,
+    *,
+    eta: float,
+    steps: int,
+    start: Tensor,
+    batch: int = 0,
+    ends: int = 0,
 ) -> Tensor:
-    """(steps + 1, d) weights of gradient descent on mean_i log(1 + exp(-y w.x + epsilon |w|_1)), the exact worst case.
+    """(steps + 1, d) weights of gradient descent on mean_i log(1 + exp(-y w.x + epsilon |w|_1)),
+    the exact worst case.
 
     batch: rows per step, 0 for all; ends: so many columns at the end are not attacked.
     """
-    w, path = start.clone(), [start.clone()]
+    w = start.clone()
+    path = [start.clone()]
     free = torch.ones_like(w)
     free[len(w) - ends :] = 0
     for t in range(steps):
         rows = torch.arange(batch) + t * batch if batch else torch.arange(len(x))
-        xs, ys = x[rows % len(x)], y[rows % len(x)]
+        xs = x[rows % len(x)]
+        ys = y[rows % len(x)]
         part = torch.sigmoid(-(ys * (xs @ w) - epsilon * (free * w).abs().sum()))
         w = w - eta * (part[:, None] * (epsilon * free * w.sign() - ys[:, None] * xs)).mean(0)
         path.append(w)
@@ -57,18 +69,25 @@ def descended(
 
 @pytest.mark.parametrize("lam", [0.01, 0.1, 1.0, 7.0])
 def test_step_solves_its_problem(lam: float) -> None:
-    w, x, s = gaussian(0, 5), gaussian(1, 9, 5), 1.0
+    w = gaussian(0, 5)
+    x = gaussian(1, 9, 5)
+    s = 1.0
     m = s - x @ w
     zeta = bounds.scfe_step(w, m, lam)
     normal = torch.outer(w, w) + lam * torch.eye(5, dtype=torch.float64)
     assert torch.allclose(zeta @ normal, m[:, None] * w, rtol=1e-10, atol=1e-12)
     assert torch.allclose((x + zeta) @ w, s - m * lam / (lam + w @ w), rtol=1e-10)
-    assert torch.allclose(length(zeta), bounds.step_length(w.square().sum().sqrt(), m, lam), rtol=1e-12)
+    assert torch.allclose(
+        length(zeta), bounds.step_length(w.square().sum().sqrt(), m, lam), rtol=1e-12
+    )
     assert torch.allclose(bounds.scfe_step(w.expand(9, 5), m, lam), zeta, rtol=1e-12)
 
 
 def test_step_is_the_limit_of_gradient_descent() -> None:
-    w, x, s, lam = gaussian(2, 4), gaussian(3, 6, 4), 1.0, 0.3
+    w = gaussian(2, 4)
+    x = gaussian(3, 6, 4)
+    s = 1.0
+    lam = 0.3
     z = torch.zeros_like(x)
     for _ in range(4000):
         z = z - 0.05 * (((x + z) @ w - s)[:, None] * w + lam * z)
@@ -76,7 +95,8 @@ def test_step_is_the_limit_of_gradient_descent() -> None:
 
 
 def test_a_score_of_nought_is_never_reached() -> None:
-    w, x = gaussian(4, 5), gaussian(5, 400, 5)
+    w = gaussian(4, 5)
+    x = gaussian(5, 400, 5)
     refused = x[x @ w < 0]
     for lam in (1e-3, 1.0):
         assert ((refused + bounds.scfe_step(w, -(refused @ w), lam)) @ w < 0).all()
@@ -87,9 +107,11 @@ def test_a_score_of_nought_is_never_reached() -> None:
 
 
 def test_printed_step_has_a_factor_too_many() -> None:
-    w, m = gaussian(6, 5), gaussian(7, 9)
+    w = gaussian(6, 5)
+    m = gaussian(7, 9)
     for lam in (0.1, 1.0, 3.0):
-        printed, right = bounds.scfe_step(w, m, lam, form="paper"), bounds.scfe_step(w, m, lam)
+        printed = bounds.scfe_step(w, m, lam, form="paper")
+        right = bounds.scfe_step(w, m, lam)
         assert torch.allclose(printed, lam * right, rtol=1e-12)
         assert torch.allclose(printed, right) == (lam == 1)
 
@@ -109,7 +131,8 @@ def test_lemma1_holds_at_every_step(seed: int, epsilon: float) -> None:
     x = x * 10 ** (seed - 1.0)
     start = gaussian(seed + 50, x.shape[1]) * (seed % 2)
     for eta in (0.01, 0.5):
-        clean, robust = (descended(x, y, e, eta=eta, steps=200, start=start) for e in (0.0, epsilon))
+        clean = descended(x, y, 0.0, eta=eta, steps=200, start=start)
+        robust = descended(x, y, epsilon, eta=eta, steps=200, start=start)
         apart = length(clean - robust)
         if epsilon == 0:
             assert (apart == 0).all()
@@ -123,11 +146,14 @@ def test_lemma1_by_hand() -> None:
     assert float(bound.value) == pytest.approx(2 * (3 + 0.1 * math.sqrt(2)), rel=1e-14)
     most = bounds.lemma1(x, eta=0.5, steps=4, epsilon=0.1, batches=True)
     assert float(most.value) == pytest.approx(2 * (5 + 0.1 * math.sqrt(2)), rel=1e-14)
-    printed = bounds.lemma1(x, eta=0.5, steps=4, epsilon=0.1, y=torch.tensor([1.0, -1.0]).double(), form="paper")
+    printed = bounds.lemma1(
+        x, eta=0.5, steps=4, epsilon=0.1, y=torch.tensor([1.0, -1.0]).double(), form="paper"
+    )
     by_hand = [2 * (5 + 0.1 * math.sqrt(2)), 2 * (-1 + 0.1 * math.sqrt(2))]
     assert printed.value.tolist() == pytest.approx(by_hand, rel=1e-14)
     assert printed.form == "paper"
-    assert printed.violations(torch.zeros(2).double()).tolist() == [False, True]  # below 0: no norm is
+    # below 0: no norm is
+    assert printed.violations(torch.zeros(2).double()).tolist() == [False, True]
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.5])
@@ -135,7 +161,8 @@ def test_lemma1_for_steps_on_parts_of_the_rows(epsilon: float) -> None:
     x, y = logistic_data(8)
     x = x * torch.logspace(-1, 1, len(x), dtype=torch.float64)[:, None]
     start = torch.zeros(5, dtype=torch.float64)
-    clean, robust = (descended(x, y, e, eta=0.2, steps=300, start=start, batch=7) for e in (0.0, epsilon))
+    clean = descended(x, y, 0.0, eta=0.2, steps=300, start=start, batch=7)
+    robust = descended(x, y, epsilon, eta=0.2, steps=300, start=start, batch=7)
     for t, far in enumerate(length(clean - robust)):
         assert not bounds.lemma1(x, eta=0.2, steps=t, epsilon=epsilon, batches=True).violations(far)
 
@@ -145,16 +172,23 @@ def test_lemma1_for_steps_on_parts_of_the_rows(epsilon: float) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_thousand_random_problems(seed: int) -> None:
-    n, d = 1000, 2 + 3 * seed
+    n = 1000
+    d = 2 + 3 * seed
     uniform = torch.rand(4, n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    size, near, slack = 10 ** (4 * uniform[0] - 2), 10 ** (3 * uniform[1] - 2), 1 + uniform[2] * (uniform[3] > 0.5)
+    size = 10 ** (4 * uniform[0] - 2)
+    near = 10 ** (3 * uniform[1] - 2)
+    slack = 1 + uniform[2] * (uniform[3] > 0.5)
     w = gaussian(seed, n, d) * size[:, None]
     w_r = w + gaussian(seed + 10, n, d) * (size * near)[:, None]
     w_r[:20] = -w[:20]
     w_r[20:40] = 0
-    x, s = gaussian(seed + 20, n, d) * 3, gaussian(seed + 30, n) * 2
-    m, m_r = s - (w * x).sum(1), s - (w_r * x).sum(1)
-    a, b, drift = length(w), length(w_r), length(w - w_r) * slack
+    x = gaussian(seed + 20, n, d) * 3
+    s = gaussian(seed + 30, n) * 2
+    m = s - (w * x).sum(1)
+    m_r = s - (w_r * x).sum(1)
+    a = length(w)
+    b = length(w_r)
+    drift = length(w - w_r) * slack
     for lam in (0.0, 0.01, 0.1, 1.0, 100.0):
         steps = bounds.scfe_step(w, m, lam), bounds.scfe_step(w_r, m_r, lam)
         for observed in (length(steps[0]) - length(steps[1]), length(steps[0] - steps[1])):
@@ -171,7 +205,9 @@ def test_a_thousand_random_problems(seed: int) -> None:
 
 
 finite = st.floats(-50, 50, allow_nan=False)
-vectors = st.integers(1, 6).flatmap(lambda d: st.tuples(*[st.lists(finite, min_size=d, max_size=d)] * 3))
+vectors = st.integers(1, 6).flatmap(
+    lambda d: st.tuples(*[st.lists(finite, min_size=d, max_size=d)] * 3)
+)
 
 
 def exact(value: Fraction) -> Tensor:
@@ -183,25 +219,40 @@ def hypot(v: list[float]) -> Tensor:
 
 
 @settings(max_examples=1000, deadline=None)
-@given(vectors, finite, st.sampled_from([0.0, 0.01, 0.1, 1.0, 100.0]) | st.floats(1e-6, 1e3), st.floats(1, 3))
+@given(
+    vectors,
+    finite,
+    st.sampled_from([0.0, 0.01, 0.1, 1.0, 100.0]) | st.floats(1e-6, 1e3),
+    st.floats(1, 3),
+)
 def test_corrected_bounds_hold_on_any_problem(
     three: tuple[list[float], ...], score: float, lam: float, slack: float
 ) -> None:
-    """Weights of both models, a row, the score aimed at, lambda, and how much the drift is overestimated.
+    """Weights of both models, a row, the score aimed at, lambda, and how much the drift is
+    overestimated.
 
-    Residuals and lengths are right to the last digit, subnormal weights included, so that a violation is the bound's.
+    Residuals and lengths are right to the last digit, subnormal weights included, so that a
+    violation is the bound's.
     """
     w, w_r, x = three
-    m, m_r = (
-        exact(Fraction(score) - sum(Fraction(p) * Fraction(q) for p, q in zip(v, x, strict=True))) for v in (w, w_r)
+    m = exact(Fraction(score) - sum(Fraction(p) * Fraction(q) for p, q in zip(w, x, strict=True)))
+    m_r = exact(
+        Fraction(score) - sum(Fraction(p) * Fraction(q) for p, q in zip(w_r, x, strict=True))
     )
-    a, b, drift = hypot(w), hypot(w_r), hypot([p - q for p, q in zip(w, w_r, strict=True)]) * slack
+    a = hypot(w)
+    b = hypot(w_r)
+    drift = hypot([p - q for p, q in zip(w, w_r, strict=True)]) * slack
     steps = [
-        bounds.scfe_step(torch.tensor([v], dtype=torch.float64), r, lam)[0].tolist() for v, r in ((w, m), (w_r, m_r))
+        bounds.scfe_step(torch.tensor([v], dtype=torch.float64), r, lam)[0].tolist()
+        for v, r in ((w, m), (w_r, m_r))
     ]
-    known, second = bounds.theorem1(a, b, m, m_r, lam), bounds.theorem2(a, b, m, m_r, lam)
+    known = bounds.theorem1(a, b, m, m_r, lam)
+    second = bounds.theorem2(a, b, m, m_r, lam)
     unknown = bounds.theorem1_by_drift(a, m, hypot(x), drift, lam)
-    for observed in (hypot(steps[0]) - hypot(steps[1]), hypot([p - q for p, q in zip(*steps, strict=True)])):
+    for observed in (
+        hypot(steps[0]) - hypot(steps[1]),
+        hypot([p - q for p, q in zip(*steps, strict=True)]),
+    ):
         for bound in (known, second, unknown):
             assert not bound.violations(observed).any()
 
@@ -209,18 +260,30 @@ def test_corrected_bounds_hold_on_any_problem(
 def test_theorem1_without_the_other_model_takes_the_worst_length() -> None:
     a = torch.tensor([0.2, 1.0, 5.0, 1.0], dtype=torch.float64)
     drift = torch.tensor([0.5, 0.9, 1.0, 0.0], dtype=torch.float64)
-    m, far, lam = torch.tensor([1.0, -2.0, 0.5, 1.0]).double(), torch.tensor([1.0, 2.0, 0.0, 3.0]).double(), 0.25
+    m = torch.tensor([1.0, -2.0, 0.5, 1.0]).double()
+    far = torch.tensor([1.0, 2.0, 0.0, 3.0]).double()
+    lam = 0.25
     found = bounds.theorem1_by_drift(a, m, far, drift, lam).value
     for i in range(4):
-        t = torch.linspace(max(0.0, float(a[i] - drift[i])), float(a[i] + drift[i]), 20001, dtype=torch.float64)
+        t = torch.linspace(
+            max(0.0, float(a[i] - drift[i])), float(a[i] + drift[i]), 20001, dtype=torch.float64
+        )
         most = ((m[i].abs() + drift[i] * far[i]) * t / (lam + t**2)).max()
-        assert float(found[i]) == pytest.approx(float(m[i].abs() * a[i] / (lam + a[i] ** 2) + most), rel=1e-6)
+        assert float(found[i]) == pytest.approx(
+            float(m[i].abs() * a[i] / (lam + a[i] ** 2) + most), rel=1e-6
+        )
 
 
 def test_values_by_hand() -> None:
-    a, b, one = (torch.tensor([v], dtype=torch.float64) for v in (2.0, 1.0, 1.0))
-    assert bounds.theorem1(a, b, 3 * one, -one, 1.0).value.tolist() == [pytest.approx(3 * 2 / 5 + 1 / 2)]
-    assert bounds.theorem2(a, b, 3 * one, -one, 1.0).value.tolist() == [pytest.approx(3 * 2 / 5 + 1 / 2)]
+    a = torch.tensor([2.0], dtype=torch.float64)
+    b = torch.tensor([1.0], dtype=torch.float64)
+    one = torch.tensor([1.0], dtype=torch.float64)
+    assert bounds.theorem1(a, b, 3 * one, -one, 1.0).value.tolist() == [
+        pytest.approx(3 * 2 / 5 + 1 / 2)
+    ]
+    assert bounds.theorem2(a, b, 3 * one, -one, 1.0).value.tolist() == [
+        pytest.approx(3 * 2 / 5 + 1 / 2)
+    ]
     assert bounds.theorem2(a, b, 3 * one, -one, 1.0, form="paper").value.tolist() == [1.5]
     printed = bounds.theorem1_by_drift(a, 3 * one, one, 0.5, 0.1, form="paper")
     assert printed.value.tolist() == [pytest.approx(0.1 * 4.5 / (2 * 1.5))]
@@ -238,11 +301,18 @@ def test_values_by_hand() -> None:
 
 @pytest.mark.parametrize("lam", [0.01, 0.1])
 def test_printed_theorem1_on_logistic_data(lam: float) -> None:
-    """500 steps as in practice: the proof says nothing about any row, and the printed number is exceeded by most."""
+    """500 steps as in practice: the proof says nothing about any row, and the printed number is
+    exceeded by most."""
     x, y = logistic_data(0)
-    eta, steps, epsilon, s = 0.1, 500, 0.3, 1.0
-    w, w_r = (descended(x, y, e, eta=eta, steps=steps, start=torch.zeros(5).double())[-1] for e in (0.0, epsilon))
-    m, m_r, (a, b) = s - x @ w, s - x @ w_r, length(torch.stack([w, w_r]))
+    eta = 0.1
+    steps = 500
+    epsilon = 0.3
+    s = 1.0
+    w = descended(x, y, 0.0, eta=eta, steps=steps, start=torch.zeros(5).double())[-1]
+    w_r = descended(x, y, epsilon, eta=eta, steps=steps, start=torch.zeros(5).double())[-1]
+    m = s - x @ w
+    m_r = s - x @ w_r
+    a, b = length(torch.stack([w, w_r]))
     drift = bounds.lemma1(x, eta=eta, steps=steps, epsilon=epsilon).value
     assert b < a < drift
     observed = length(bounds.scfe_step(w, m, lam)) - length(bounds.scfe_step(w_r, m_r, lam))
@@ -257,10 +327,17 @@ def test_printed_theorem1_on_logistic_data(lam: float) -> None:
 
 def test_printed_theorem1_is_broken_where_it_says_something() -> None:
     x, y = logistic_data(3)
-    eta, steps, epsilon, s, lam = 0.1, 10, 0.3, 1.0, 0.01
+    eta = 0.1
+    steps = 10
+    epsilon = 0.3
+    s = 1.0
+    lam = 0.01
     start = 3 * gaussian(9, 5)
-    w, w_r = (descended(x, y, e, eta=eta, steps=steps, start=start)[-1] for e in (0.0, epsilon))
-    m, m_r, (a, b) = s - x @ w, s - x @ w_r, length(torch.stack([w, w_r]))
+    w = descended(x, y, 0.0, eta=eta, steps=steps, start=start)[-1]
+    w_r = descended(x, y, epsilon, eta=eta, steps=steps, start=start)[-1]
+    m = s - x @ w
+    m_r = s - x @ w_r
+    a, b = length(torch.stack([w, w_r]))
     drift = bounds.lemma1(x, eta=eta, steps=steps, epsilon=epsilon).value
     assert drift < a
     observed = length(bounds.scfe_step(w, m, lam)) - length(bounds.scfe_step(w_r, m_r, lam))
@@ -275,15 +352,26 @@ def test_bounds_with_an_intercept() -> None:
     """Rows end in a 1 that is not attacked; SCFE moves the other columns alone."""
     x, y = logistic_data(5)
     ended = torch.cat([x, torch.ones(len(x), 1).double()], 1)
-    eta, steps, epsilon, s = 0.1, 100, 0.2, 1.0
-    paths = [descended(ended, y, e, eta=eta, steps=steps, start=gaussian(6, 6), ends=1) for e in (0.0, epsilon)]
+    eta = 0.1
+    steps = 100
+    epsilon = 0.2
+    s = 1.0
+    paths = [
+        descended(ended, y, e, eta=eta, steps=steps, start=gaussian(6, 6), ends=1)
+        for e in (0.0, epsilon)
+    ]
     for t in range(steps + 1):
         drift = bounds.lemma1(ended, eta=eta, steps=t, epsilon=epsilon).value
-        (w, w_r), (m, m_r) = (p[t] for p in paths), (s - ended @ p[t] for p in paths)
+        w, w_r = (p[t] for p in paths)
+        m, m_r = (s - ended @ p[t] for p in paths)
         assert length((w - w_r)[None]) <= drift
         for lam in (0.01, 1.0):
-            observed = length(bounds.scfe_step(w[:5], m, lam)) - length(bounds.scfe_step(w_r[:5], m_r, lam))
-            bound = bounds.theorem1_by_drift(w[:5].square().sum().sqrt(), m, length(ended), drift, lam)
+            observed = length(bounds.scfe_step(w[:5], m, lam)) - length(
+                bounds.scfe_step(w_r[:5], m_r, lam)
+            )
+            bound = bounds.theorem1_by_drift(
+                w[:5].square().sum().sqrt(), m, length(ended), drift, lam
+            )
             assert not bound.violations(observed).any()
 
 
@@ -291,12 +379,16 @@ def test_theorem2_on_ntk_models() -> None:
     x, y = logistic_data(11, 80, 4)
     net = fit_ntk(x, y, beta=1.0)
     other = fit_ntk(attacked(net, x, y, 0.2), y, beta=1.0)
-    z, lam = gaussian(12, 50, 4), 0.1
+    z = gaussian(12, 50, 4)
+    lam = 0.1
     for s in (1.0, 20.0):
-        (m, g), (m_r, g_r) = ((s - f(z)[:, 0], f.gradient(z)) for f in (net, other))
+        m, g = s - net(z)[:, 0], net.gradient(z)
+        m_r, g_r = s - other(z)[:, 0], other.gradient(z)
         observed = length(bounds.scfe_step(g, m, lam)) - length(bounds.scfe_step(g_r, m_r, lam))
         assert not bounds.theorem2(length(g), length(g_r), m, m_r, lam).violations(observed).any()
-        printed = bounds.theorem2(length(g), length(g_r), m, m_r, lam, form="paper").violations(observed)
+        printed = bounds.theorem2(length(g), length(g_r), m, m_r, lam, form="paper").violations(
+            observed
+        )
         assert bool(printed.any()) == (s == 20)  # it takes |m| <= 1 for granted
 
 
@@ -304,20 +396,35 @@ def test_theorem2_on_ntk_models() -> None:
 
 
 def decoder(seed: int, *, ends: nn.Module) -> nn.Sequential:
-    layers = [nn.Linear(3, 12), nn.ReLU(), nn.Linear(12, 9), nn.Tanh(), nn.Dropout(0.5), nn.Linear(9, 7), ends]
+    layers = [
+        nn.Linear(3, 12),
+        nn.ReLU(),
+        nn.Linear(12, 9),
+        nn.Tanh(),
+        nn.Dropout(0.5),
+        nn.Linear(9, 7),
+        ends,
+    ]
     return seeded(nn.Sequential(*layers).double(), seed)
 
 
-@pytest.mark.parametrize("ends", [nn.Identity(), nn.Sigmoid(), nn.Softmax(1), nn.LeakyReLU(3.0)], ids=repr)
+@pytest.mark.parametrize(
+    "ends", [nn.Identity(), nn.Sigmoid(), nn.Softmax(1), nn.LeakyReLU(3.0)], ids=repr
+)
 def test_theorem3_for_random_decoders(ends: nn.Module) -> None:
     for seed in range(5):
-        net, x = decoder(seed, ends=ends), gaussian(seed, 500, 7)
+        net = decoder(seed, ends=ends)
+        x = gaussian(seed, 500, 7)
         center = gaussian(seed + 10, 500, 3)
-        r, r_r = (torch.rand(500, generator=torch.Generator().manual_seed(i), dtype=torch.float64) * 3 for i in (1, 2))
-        z, z_r = (center + l2.ascent(gaussian(i, 500, 3)) * q[:, None] for i, q in ((3, r), (4, r_r)))
+        r = torch.rand(500, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * 3
+        r_r = torch.rand(500, generator=torch.Generator().manual_seed(2), dtype=torch.float64) * 3
+        z = center + l2.ascent(gaussian(3, 500, 3)) * r[:, None]
+        z_r = center + l2.ascent(gaussian(4, 500, 3)) * r_r[:, None]
         with torch.no_grad():
-            found, found_r = net(z), net(z_r)
-        exact, sampled = bounds.decoder_lipschitz(net), bounds.sampled_lipschitz(net, z)
+            found = net(z)
+            found_r = net(z_r)
+        exact = bounds.decoder_lipschitz(net)
+        sampled = bounds.sampled_lipschitz(net, z)
         assert 0 < sampled <= exact * (1 + 1e-12)
         bound = bounds.theorem3(exact, r, r_r)
         assert not bound.violations(length(found - found_r)).any()
@@ -333,7 +440,9 @@ def test_lipschitz_constants_by_hand() -> None:
     z = torch.zeros(1, 2, dtype=torch.float64)
     assert bounds.sampled_lipschitz(net, z) == pytest.approx(math.hypot(3 * 0.25 * 6, 5 * 0.25 * 8))
     line = seeded(nn.Linear(4, 6).double())
-    assert bounds.sampled_lipschitz(line, gaussian(0, 3, 4)) == pytest.approx(bounds.decoder_lipschitz(line))
+    assert bounds.sampled_lipschitz(line, gaussian(0, 3, 4)) == pytest.approx(
+        bounds.decoder_lipschitz(line)
+    )
     with pytest.raises(ModelError, match="no Lipschitz constant is known for a BatchNorm1d layer"):
         bounds.decoder_lipschitz(nn.Sequential(mlp(2, (3,), 4), nn.BatchNorm1d(4)))
 
@@ -348,7 +457,8 @@ def test_lemma2_always_holds(beta: float, epsilon: float) -> None:
         x, y = logistic_data(seed, 50 + seed, 4)
         net = fit_ntk(x, y, beta=beta, append_one=False)
         other = fit_ntk(attacked(net, x, y, epsilon), y, beta=beta, append_one=False)
-        K, K_r = (kernel(f.X, f.X) for f in (net, other))
+        K = kernel(net.X, net.X)
+        K_r = kernel(other.X, other.X)
         bound = bounds.lemma2(K, K_r, beta, y)
         far = length((net.w - other.w)[None])[0]
         assert not bound.violations(far)
@@ -359,7 +469,8 @@ def test_lemma2_always_holds(beta: float, epsilon: float) -> None:
 
 
 def test_lemma2_is_reached_by_diagonal_kernels() -> None:
-    k, k_r = torch.tensor([1.0, 2.0, 5.0, 0.4]).double(), torch.tensor([1.5, 2.0, 0.5, 0.5]).double()
+    k = torch.tensor([1.0, 2.0, 5.0, 0.4]).double()
+    k_r = torch.tensor([1.5, 2.0, 0.5, 0.5]).double()
     beta = 0.1
     gaps = 1 / (k + beta) - 1 / (k_r + beta)
     i = int(gaps.abs().argmax())
@@ -387,8 +498,11 @@ def test_lemma2_of_equal_and_of_clustered_kernels() -> None:
 
 
 def test_theorem4_has_a_counterexample() -> None:
-    """w_NR = (1, 0), w_R = (2, 0), both answers (1, 0): the condition is true, the conclusion false."""
-    w, w_r, answer = torch.tensor([1.0, 0.0]), torch.tensor([2.0, 0.0]), torch.tensor([[1.0, 0.0]])
+    """w_NR = (1, 0), w_R = (2, 0), both answers (1, 0): the condition is true, the conclusion
+    false."""
+    w = torch.tensor([1.0, 0.0])
+    w_r = torch.tensor([2.0, 0.0])
+    answer = torch.tensor([[1.0, 0.0]])
     drift = float((w - w_r).abs().max())  # 1, the least that Lemma 1 can say
     claim = bounds.theorem4(answer @ w, answer @ w, answer @ w_r, length(answer), drift)
     assert claim.condition.tolist() == [True]
@@ -397,8 +511,10 @@ def test_theorem4_has_a_counterexample() -> None:
 
 
 def test_theorem4_is_neither_necessary_nor_sufficient() -> None:
-    w, w_r = gaussian(0, 5), gaussian(1, 5)
-    x, x_r = gaussian(2, 2000, 5), gaussian(3, 2000, 5)
+    w = gaussian(0, 5)
+    w_r = gaussian(1, 5)
+    x = gaussian(2, 2000, 5)
+    x_r = gaussian(3, 2000, 5)
     drift = float(length((w - w_r)[None])) / 2
     claim = bounds.theorem4(x @ w, x_r @ w, x_r @ w_r, length(x_r), drift)
     probabilities = torch.sigmoid(x @ w), torch.sigmoid(x_r @ w_r)
@@ -413,8 +529,10 @@ def test_theorem5_is_about_the_scores_of_both_models() -> None:
     x, y = logistic_data(4, 40, 3)
     net = fit_ntk(x, y, append_one=False)
     other = fit_ntk(attacked(net, x, y, 0.2), y, append_one=False)
-    z, z_r = gaussian(5, 25, 3), gaussian(6, 25, 3)
-    k, k_r = kernel(z, net.X), kernel(z_r, other.X)
+    z = gaussian(5, 25, 3)
+    z_r = gaussian(6, 25, 3)
+    k = kernel(z, net.X)
+    k_r = kernel(z_r, other.X)
     drift = bounds.lemma2(kernel(net.X, net.X), kernel(other.X, other.X), 0.1, y).value
     claim = bounds.theorem5(k, k_r, net.w, other.w, drift)
     assert torch.equal(claim.conclusion, (net(z) >= other(z_r))[:, 0])
@@ -431,7 +549,8 @@ def test_theorem5_is_about_the_scores_of_both_models() -> None:
 
 
 def test_errors_say_what_is_wrong() -> None:
-    one, eye = torch.ones(3, dtype=torch.float64), torch.eye(3, dtype=torch.float64)
+    one = torch.ones(3, dtype=torch.float64)
+    eye = torch.eye(3, dtype=torch.float64)
     with pytest.raises(SettingError, match=r"lam must be 0 or more .* got -1"):
         bounds.scfe_step(one, one, -1.0)
     with pytest.raises(SettingError, match="form must be 'corrected' or 'paper', got 'printed'"):

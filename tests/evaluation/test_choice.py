@@ -1,4 +1,5 @@
-"""The choice among several plans of a person, by hand, by the binomial law, and by juries drawn over and over."""
+"""The choice among several plans of a person, by hand, by the binomial law, and by juries drawn
+over and over."""
 
 from math import comb
 from types import SimpleNamespace
@@ -16,18 +17,22 @@ from holdfast.evaluation.choice import chance_of_certificate, choose, most_refus
 JUDGED: dict[str, Any] = {"hold": 0.8, "confidence": 0.9}
 
 
-def jury(refusals: list[int], costs: list[float], source: list[int], answered: list[bool], models: int) -> Audit:
+def jury(
+    refusals: list[int], costs: list[float], source: list[int], answered: list[bool], models: int
+) -> Audit:
     """Plans of people, and how many of the models refuse each."""
     held = np.arange(models)[:, None] >= np.array(refusals)
     cfs = SimpleNamespace(
-        source=np.array(source), answered=np.array(answered), cost=lambda norm: pd.Series(costs) if norm else None
+        source=np.array(source),
+        answered=np.array(answered),
+        cost=lambda norm: pd.Series(costs) if norm else None,
     )
     return cast(Audit, SimpleNamespace(held=held, cfs=cfs))
 
 
 def test_the_cheapest_of_the_likely_plans_is_chosen() -> None:
-    # person 0: 1 is likely and cheaper than 2. person 1: none is likely, 4 is refused least and cheaper than 5.
-    # person 2: what is no answer is never taken, whatever it costs.
+    # person 0: 1 is likely and cheaper than 2. person 1: none is likely, 4 is refused least and
+    # cheaper than 5. person 2: what is no answer is never taken, whatever it costs.
     refusals = [40, 3, 0, 30, 25, 25, 0, 60]
     costs = [1, 2, 3, 1, 2, 4, 0, 9]
     first = jury(refusals, costs, [0, 0, 0, 1, 1, 1, 2, 2], [True] * 6 + [False, True], models=100)
@@ -35,27 +40,41 @@ def test_the_cheapest_of_the_likely_plans_is_chosen() -> None:
 
 
 def test_the_order_of_plans_and_people_does_not_matter() -> None:
-    refusals, costs, source = [40, 3, 0, 30, 25, 25], [1.0, 2, 3, 1, 2, 4], [0, 0, 0, 1, 1, 1]
+    refusals = [40, 3, 0, 30, 25, 25]
+    costs = [1.0, 2, 3, 1, 2, 4]
+    source = [0, 0, 0, 1, 1, 1]
     order = np.array([5, 2, 0, 4, 1, 3])
-    mixed = jury(*[np.array(v)[order].tolist() for v in (refusals, costs, source)], answered=[True] * 6, models=100)  # pyright: ignore[reportCallIssue]
+    mixed = jury(
+        *[np.array(v)[order].tolist() for v in (refusals, costs, source)],
+        answered=[True] * 6,
+        models=100,
+    )  # pyright: ignore[reportCallIssue]
     assert order[choose(mixed, 100, **JUDGED)].tolist() == [1, 4]
 
 
-@pytest.mark.parametrize(("judges", "hold", "confidence"), [(59, 0.95, 0.95), (58, 0.95, 0.95), (100, 0.8, 0.9)])
+@pytest.mark.parametrize(
+    ("judges", "hold", "confidence"), [(59, 0.95, 0.95), (58, 0.95, 0.95), (100, 0.8, 0.9)]
+)
 def test_most_refusals_by_the_binomial_law(judges: int, hold: float, confidence: float) -> None:
-    """Of a plan that holds on exactly `hold`, at most 1 - confidence of juries may see as few refusals."""
+    """Of a plan that holds on exactly `hold`, at most 1 - confidence of juries may see as few
+    refusals."""
 
     def chance(most: int) -> float:
-        return sum(comb(judges, k) * (1 - hold) ** k * hold ** (judges - k) for k in range(most + 1))
+        return sum(
+            comb(judges, k) * (1 - hold) ** k * hold ** (judges - k) for k in range(most + 1)
+        )
 
     most = most_refusals(judges, hold=hold, confidence=confidence)
     assert chance(most) <= 1 - confidence < chance(most + 1)
 
 
 def test_the_chance_is_that_of_juries_drawn_over_and_over() -> None:
-    """Shares that the prior allows, seen by a first jury: of those with r refusals, how many a second certifies."""
+    """Shares that the prior allows, seen by a first jury: of those with r refusals, how many a
+    second certifies."""
     random = np.random.default_rng(3)
-    models, judges, draws = 60, 80, 400_000
+    models = 60
+    judges = 80
+    draws = 400_000
     refused = random.beta(0.5, 0.5, draws)
     first = random.binomial(models, refused)
     second = random.binomial(judges, refused)

@@ -13,7 +13,13 @@ from torch import Tensor, nn
 
 import holdfast as hf
 from holdfast.errors import ModelError, SchemaError, SettingError
-from holdfast.evaluation.cross_validity import CrossValidity, Spread, cross_validity, spread, validity_matrix
+from holdfast.evaluation.cross_validity import (
+    CrossValidity,
+    Spread,
+    cross_validity,
+    spread,
+    validity_matrix,
+)
 from holdfast.nn.stack import stack_of
 from holdfast.render.charts.shift import data_size, pareto, strength, validity_heatmap
 from holdfast.render.charts.theme import COLOURS
@@ -152,14 +158,18 @@ def test_another_category_costs_two() -> None:
     assert cfs.status_codes.tolist() == [Status.FOUND, Status.ALREADY_MET, Status.FOUND] * 2
     stack = stack_of(module, 1)
     stack.load({key: v[None] for key, v in stack.named(dict(module.state_dict())).items()})
-    some = cross_validity({"a": cfs}, ModelBank((ModelGroup("a", stack),), schema, tuple(CLASSES), Recipe(), 0))
+    some = cross_validity(
+        {"a": cfs}, ModelBank((ModelGroup("a", stack),), schema, tuple(CLASSES), Recipe(), 0)
+    )
     assert some.cost.tolist() == [2.0]
 
 
 def crossing(matrix: Sequence[Sequence[float]], cost: Sequence[float]) -> CrossValidity:
     k = len(cost)
     names = tuple(f"s{i}" for i in range(k))
-    return CrossValidity(names, np.array(matrix, dtype=float), np.array(cost, dtype=float), (5,) * k, (1,) * k)
+    return CrossValidity(
+        names, np.array(matrix, dtype=float), np.array(cost, dtype=float), (5,) * k, (1,) * k
+    )
 
 
 def test_spreads_by_hand() -> None:
@@ -184,7 +194,9 @@ def test_json_round_trip() -> None:
     assert np.array_equal(again.cost, some.cost)
     assert (again.names, again.rows, again.models) == (some.names, some.rows, some.models)
     assert again.to_json() == some.to_json()
-    assert json.loads(some.to_json())["summary"]["robust validity"] == some.robust_validity._asdict()
+    assert (
+        json.loads(some.to_json())["summary"]["robust validity"] == some.robust_validity._asdict()
+    )
     for wrong in ("", "[]", "{}", some.to_json().replace('"s1"', '"s1", "s2"')):
         with pytest.raises(SettingError, match="no cross-validity"):
             CrossValidity.from_json(wrong)
@@ -195,11 +207,17 @@ def test_one_subset_has_no_robust_validity() -> None:
     with pytest.raises(SettingError, match="only 's0'"):
         _ = some.robust_validity
     assert list(some.summary().index) == ["validity", "proximity"]
-    assert json.loads(some.to_json(), parse_constant=pytest.fail)["summary"]["proximity"] == {"mean": 1.0, "sd": None}
+    assert json.loads(some.to_json(), parse_constant=pytest.fail)["summary"]["proximity"] == {
+        "mean": 1.0,
+        "sd": None,
+    }
 
 
 def test_plain_arrays() -> None:
-    held = [np.array([[1, 1, 1, 1], [0, 1, 0, 1]], dtype=bool), np.array([[1, 0], [1, 1]], dtype=bool)]
+    held = [
+        np.array([[1, 1, 1, 1], [0, 1, 0, 1]], dtype=bool),
+        np.array([[1, 0], [1, 1]], dtype=bool),
+    ]
     assert validity_matrix(held).tolist() == [[1.0, 0.5], [0.5, 1.0]]
     assert spread([1.0, 3.0]) == Spread(2.0, 1.0)
     assert spread([1.0, 3.0], sample=True) == Spread(2.0, pytest.approx(math.sqrt(2)))
@@ -239,12 +257,15 @@ def test_the_asked_model_may_be_there_but_no_guide() -> None:
     answers, bank = unit_case()
     guide = bank.origins()[1]
     answers["one"] = replace(answers["one"], run=replace(answers["one"].run, guided_by=(guide,)))
-    with pytest.raises(SettingError, match=r"answers of 'one': 1 of the bank's 2 models guided the search"):
+    with pytest.raises(
+        SettingError, match=r"answers of 'one': 1 of the bank's 2 models guided the search"
+    ):
         cross_validity(answers, bank)
 
 
 def test_real_tables() -> None:
-    """From tables to a crossing: the diagonal is that of an audit by hand, and two years agree but for their noise."""
+    """From tables to a crossing: the diagonal is that of an audit by hand, and two years agree but
+    for their noise."""
     rng = np.random.default_rng(0)
     tables = dict[str, tuple[pd.DataFrame, "pd.Series[str]"]]()
     for year, slope in (("2004", 0.0), ("2005", 1.0)):
@@ -259,7 +280,9 @@ def test_real_tables() -> None:
     some = cross_validity(answers, bank)
     for i, year in enumerate(tables):
         summary = hf.audit(answers[year], bank).summary()
-        assert some.matrix[i].tolist() == pytest.approx([summary.loc[y, "end to end"] for y in tables])
+        assert some.matrix[i].tolist() == pytest.approx(
+            [summary.loc[y, "end to end"] for y in tables]
+        )
         assert some.cost[i] == pytest.approx(answers[year].cost("l1")[answers[year].found].mean())
     assert some.validity.mean > some.robust_validity.mean
 
@@ -293,14 +316,17 @@ def test_heatmap() -> None:
         assert content["layer"][0]["encoding"]["color"]["scale"]["domain"] == [0, 1]
         assert content["layer"][0]["encoding"]["y"]["sort"] == ["s0", "s1"]
         assert cells["words"][1] == "Answers of s0 on models of s1: 50.0%."
-    assert marks(validity_heatmap(np.eye(16), range(16)).to_dict()) == ["rect"]  # no room for numbers
+    # no room for numbers
+    assert marks(validity_heatmap(np.eye(16), range(16)).to_dict()) == ["rect"]
     for wrong in (np.eye(3), np.ones((2, 3)), np.ones(2)):
         with pytest.raises(SettingError, match="needs a matrix of 2 by 2"):
             validity_heatmap(wrong, ["a", "b"])
 
 
 def test_pareto() -> None:
-    table = pd.DataFrame({"method": ["A", "A", "B"], "cost": [2.0, 1.0, 3.0], "validity": [0.9, 0.7, 1.0]})
+    table = pd.DataFrame(
+        {"method": ["A", "A", "B"], "cost": [2.0, 1.0, 3.0], "validity": [0.9, 0.7, 1.0]}
+    )
     content = pareto(table).to_dict()
     assert data_of(content, "cost").to_dict("list") == table.to_dict("list")
     assert marks(content) == ["line", "circle"]
@@ -321,7 +347,12 @@ def test_pareto() -> None:
 @pytest.mark.parametrize(("draw", "at"), [(strength, "strength"), (data_size, "share")])
 def test_curves_with_bands(draw: object, at: str) -> None:
     table = pd.DataFrame(
-        {"method": ["A", "A", "B"], at: [0.01, 1.0, 1.0], "mean": [0.9, 0.5, 0.1], "sd": [0.2, 0.1, float("nan")]}
+        {
+            "method": ["A", "A", "B"],
+            at: [0.01, 1.0, 1.0],
+            "mean": [0.9, 0.5, 0.1],
+            "sd": [0.2, 0.1, float("nan")],
+        }
     )
     content = draw(table).to_dict()
     rows = data_of(content, "low")

@@ -1,4 +1,5 @@
-"""Copies count once, a family of copies is an error, and different models are never taken for one."""
+"""Copies count once, a family of copies is an error, and different models are never taken for
+one."""
 
 import warnings
 from dataclasses import replace
@@ -35,7 +36,9 @@ def retrained(estimator: Any, **families: Any) -> ModelBank:
 
 def group_of(*estimators: Any, family: str = "seed", origins: tuple[str, ...] = ()) -> ModelBank:
     models = tuple(hf.Model.of(e, SCHEMA, convert=False) for e in estimators)
-    return ModelBank((ModelGroup(family, estimators=models, origins=origins),), SCHEMA, (0, 1), Recipe(), 0)
+    return ModelBank(
+        (ModelGroup(family, estimators=models, origins=origins),), SCHEMA, (0, 1), Recipe(), 0
+    )
 
 
 # ---- copies
@@ -44,9 +47,7 @@ def group_of(*estimators: Any, family: str = "seed", origins: tuple[str, ...] = 
 def test_reseeded_logistic_regressions_certify_nothing() -> None:
     """100 seeds of a model that uses none: every answer was certified, on one model."""
     copies = retrained(LogisticRegression(), seed=100)
-    told = (
-        r"family 'seed' makes copies: all of its 100 models compute the same, as LogisticRegression does not use its "
-    )
+    told = r"family 'seed' makes copies: all of its 100 models compute the same, as LogisticRegression does not use its "
     with pytest.raises(SettingError, match=told + r"random_state; use 'retrain' or 'bootstrap'"):
         hf.audit(CFS, copies)
     # Among others, too: it would make the others count for less.
@@ -68,7 +69,9 @@ def test_boosted_trees_without_chance_are_copies() -> None:
     drawn = plain.set_params(subsample=0.5)
     assert len(hf.audit(CFS, retrained(drawn, seed=5)).held) == 5
     pipeline = make_pipeline(StandardScaler(), LogisticRegression())
-    with pytest.raises(SettingError, match=r"as LogisticRegression in a Pipeline does not use its random_state"):
+    with pytest.raises(
+        SettingError, match=r"as LogisticRegression in a Pipeline does not use its random_state"
+    ):
         hf.audit(CFS, retrained(pipeline, seed=3))
 
 
@@ -76,7 +79,8 @@ def test_nearly_all_is_all() -> None:
     one = LogisticRegression().fit(X, Y)
     others = [LogisticRegression(C=c).fit(X, Y) for c in np.geomspace(0.01, 0.1, 12)]
     with pytest.raises(
-        SettingError, match=r"family 'release' makes copies: 19 of its 20 models compute the same.*keep one"
+        SettingError,
+        match=r"family 'release' makes copies: 19 of its 20 models compute the same.*keep one",
     ):
         hf.audit(CFS, group_of(*[one] * 19, others[0], family="release"))
     with pytest.warns(UserWarning, match="7 models compute the same as others"):
@@ -100,7 +104,10 @@ def test_copies_in_other_families_count_once() -> None:
     assert twice.family.tolist() == ["bootstrap"] * 6
     with pytest.warns(UserWarning, match="1 models of the bank are copies"):
         alone = hf.audit(
-            CFS, retrained(LogisticRegression(), bootstrap=1).join(retrained(LogisticRegression(), bootstrap=1))
+            CFS,
+            retrained(LogisticRegression(), bootstrap=1).join(
+                retrained(LogisticRegression(), bootstrap=1)
+            ),
         )
     assert len(alone.held) == 1
 
@@ -109,7 +116,8 @@ def test_copies_in_other_families_count_once() -> None:
 
 
 def test_models_of_other_rows_are_draws_of_their_own_even_if_they_come_out_the_same() -> None:
-    """A row that is left out seldom changes a shallow tree. Counted once, the few odd trees would outvote the many."""
+    """A row that is left out seldom changes a shallow tree. Counted once, the few odd trees would
+    outvote the many."""
     tree = DecisionTreeClassifier(max_depth=2, random_state=0)
     bank = retrained(tree, leave_one_out=40)
     scores = bank.scores(CFS.after)
@@ -169,20 +177,26 @@ def test_estimates_tell_models_apart_by_their_size() -> None:
 
 
 def test_guides_are_models_of_the_same_rows() -> None:
-    """Stumps of other rows are the same stump, and no guide; that of the same rows is one, however it is spelt."""
+    """Stumps of other rows are the same stump, and no guide; that of the same rows is one, however
+    it is spelt."""
     stump = DecisionTreeClassifier(max_depth=1, random_state=0)
-    guide, bank = retrained(stump, leave_one_out=6), retrained(stump, leave_one_out=range(6, 30))
+    guide = retrained(stump, leave_one_out=6)
+    bank = retrained(stump, leave_one_out=range(6, 30))
     rows = {tuple(v) for v in guide.signatures().numpy().round(6).tolist()}
     assert rows & {tuple(v) for v in bank.signatures().numpy().round(6).tolist()}
     signatures = tuple(tuple(map(float, v)) for v in guide.signatures())
 
     def guided(by: frozenset[str]) -> hf.Counterfactuals:
-        return replace(CFS, run=replace(CFS.run, guided_by=tuple(sorted(by)), signatures=signatures))
+        return replace(
+            CFS, run=replace(CFS.run, guided_by=tuple(sorted(by)), signatures=signatures)
+        )
 
     refuse_guides(guided(guide.members()), bank)
     with pytest.raises(SettingError, match="6 of the bank's 6 models guided the search"):
         refuse_guides(guided(guide.members()), guide)
-    spelt = retrained(DecisionTreeClassifier(max_depth=1, random_state=0, min_samples_leaf=2), leave_one_out=6)
+    spelt = retrained(
+        DecisionTreeClassifier(max_depth=1, random_state=0, min_samples_leaf=2), leave_one_out=6
+    )
     assert not spelt.members() & guide.members()
     with pytest.raises(SettingError, match="6 of the bank's 6 models guided the search"):
         refuse_guides(guided(guide.members()), spelt)

@@ -1,4 +1,5 @@
-"""Are retrained models those of the model in use? Models that are not its own are told, and certify nothing."""
+"""Are retrained models those of the model in use? Models that are not its own are told, and certify
+nothing."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +24,11 @@ WEIGHT = np.where(Y == "yes", 1.0, 5.0)
 SHUFFLED = RNG.permutation(Y)
 SCHEMA = hf.Schema.infer(X, fixed=["c"])
 TREES: dict[str, Any] = {"n_estimators": 20, "max_depth": 3, "n_jobs": 1}
-FEW: dict[str, Any] = {"models": {"guide": 20, "calibration": 30, "audit": 30}, "hold": 0.9, "workers": 1}
+FEW: dict[str, Any] = {
+    "models": {"guide": 20, "calibration": 30, "audit": 30},
+    "hold": 0.9,
+    "workers": 1,
+}
 
 
 def boosted(**fit: Any) -> XGBClassifier:
@@ -39,11 +44,19 @@ def recourse_of(model: Any, **more: Any) -> hf.Recourse:
 
 
 FOREIGN: dict[str, tuple[Callable[[], Any], str]] = {
-    "weights that were not passed": (lambda: boosted(sample_weight=WEIGHT), "pass sample_weight= or fit_params="),
-    "shuffled outcomes": (lambda: boosted(codes=(SHUFFLED == "yes").astype(int)), "in the same order"),
+    "weights that were not passed": (
+        lambda: boosted(sample_weight=WEIGHT),
+        "pass sample_weight= or fit_params=",
+    ),
+    "shuffled outcomes": (
+        lambda: boosted(codes=(SHUFFLED == "yes").astype(int)),
+        "in the same order",
+    ),
     "other settings": (
         lambda: hf.Model.of(
-            XGBClassifier(n_estimators=400, max_depth=6, n_jobs=1).fit(X, CODES), SCHEMA, classes=["no", "yes"]
+            XGBClassifier(n_estimators=400, max_depth=6, n_jobs=1).fit(X, CODES),
+            SCHEMA,
+            classes=["no", "yes"],
         ),
         "pass recipe= or fit=",
     ),
@@ -53,20 +66,31 @@ FOREIGN: dict[str, tuple[Callable[[], Any], str]] = {
 @pytest.mark.parametrize("kind", FOREIGN)
 def test_a_bank_of_another_model_certifies_nothing_and_the_first_line_says_why(kind: str) -> None:
     make, advice = FOREIGN[kind]
-    more: dict[str, Any] = {"recipe": hf.Recipe(estimator=XGBClassifier(**TREES))} if kind == "other settings" else {}
+    more: dict[str, Any] = (
+        {"recipe": hf.Recipe(estimator=XGBClassifier(**TREES))} if kind == "other settings" else {}
+    )
     given = make()
-    recourse = hf.Recourse(given, X, Y, **more, **FEW) if isinstance(given, hf.Model) else recourse_of(given, **more)
+    recourse = (
+        hf.Recourse(given, X, Y, **more, **FEW)
+        if isinstance(given, hf.Model)
+        else recourse_of(given, **more)
+    )
     plans = recourse.plans(refused(recourse), "yes")
     assert not plans.certified.any()
     assert plans.likeness is not None
     assert not plans.likeness.alike
-    assert plans.words().startswith("No certificates: the retrained models are not made as the model in use was")
+    assert plans.words().startswith(
+        "No certificates: the retrained models are not made as the model in use was"
+    )
     assert advice in plans.words()
     assert plans.to_dict()["likeness"]["cause"] == plans.likeness.cause
 
 
 def test_weights_that_are_passed_make_the_bank_the_models_own_and_its_plans_hold() -> None:
-    enough: dict[str, Any] = {"models": {"guide": 60, "calibration": 150, "audit": 150}, "hold": 0.8}
+    enough: dict[str, Any] = {
+        "models": {"guide": 60, "calibration": 150, "audit": 150},
+        "hold": 0.8,
+    }
     recourse = recourse_of(boosted(sample_weight=WEIGHT), sample_weight=WEIGHT, **enough)
     plans = recourse.plans(refused(recourse), "yes")
     assert plans.likeness is not None
@@ -124,7 +148,9 @@ def test_the_distance_by_its_definition() -> None:
     each = bank.scores(X)[..., 0].double().numpy()
     spread = np.sqrt(each.var(0, ddof=1).mean())
     made = again.scores(X)[..., 0].double().numpy()
-    assert found.distance == pytest.approx(np.sqrt(((own - made.mean(0)) ** 2).mean()) / spread, rel=1e-4)
+    assert found.distance == pytest.approx(
+        np.sqrt(((own - made.mean(0)) ** 2).mean()) / spread, rel=1e-4
+    )
     assert found.among == pytest.approx(0, abs=1e-4)  # it draws no random numbers
     assert found.alike == (found.distance <= TOLERANCE + FACTOR * found.among)
     assert not found.alike

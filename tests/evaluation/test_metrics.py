@@ -10,7 +10,14 @@ from torch import nn
 
 import holdfast as hf
 from holdfast.counterfactuals import Counterfactuals
-from holdfast.evaluation.metrics import confidence, cost, distance_to_data, outlier_factor, sparsity, validity
+from holdfast.evaluation.metrics import (
+    confidence,
+    cost,
+    distance_to_data,
+    outlier_factor,
+    sparsity,
+    validity,
+)
 from support.four_answers import AFTER, BEFORE, SCHEMA, four_answers
 
 
@@ -40,17 +47,29 @@ def test_validity_sparsity_confidence_by_hand() -> None:
     cfs = four_answers()
     assert values(validity(cfs)) == [1, 1, 0, None]
     assert values(sparsity(cfs)) == [round(1 / 3, 6), round(2 / 3, 6), None, None]
-    assert values(confidence(cfs)) == [round(1 / (1 + np.exp(-2)), 6), round(1 / (1 + np.exp(-1)), 6), None, None]
+    assert values(confidence(cfs)) == [
+        round(1 / (1 + np.exp(-2)), 6),
+        round(1 / (1 + np.exp(-1)), 6),
+        None,
+        None,
+    ]
 
 
 def test_distance_to_data_by_hand() -> None:
     cfs = four_answers()
-    X = pd.DataFrame({"money": [200.0, 100.0, 200.0], "years": [4, 4, 10], "home": ["own", "own", "own"]})
+    X = pd.DataFrame(
+        {"money": [200.0, 100.0, 200.0], "years": [4, 4, 10], "home": ["own", "own", "own"]}
+    )
     y = pd.Series(["yes", "yes", "yes"])
     # Row 0 (2, 2, own): distances 0, 2, 3. Row 1 (2, 4, own): 2, 4, 1.
     assert values(distance_to_data(cfs, X, y)) == [0, 1, None, None]
     assert values(distance_to_data(cfs, X, y, nearest=2)) == [1, 1.5, None, None]
-    assert values(distance_to_data(cfs, X, y, nearest=None)) == [round(5 / 3, 6), round(7 / 3, 6), None, None]
+    assert values(distance_to_data(cfs, X, y, nearest=None)) == [
+        round(5 / 3, 6),
+        round(7 / 3, 6),
+        None,
+        None,
+    ]
     assert values(distance_to_data(cfs, X, pd.Series(["no"] * 3))) == [None] * 4
     with pytest.raises(hf.HoldfastError, match="as many outcomes as rows, got 2 for 3"):
         distance_to_data(cfs, X, y[:2])
@@ -59,7 +78,9 @@ def test_distance_to_data_by_hand() -> None:
 def test_outlier_factor_knows_inside_from_outside() -> None:
     cfs = four_answers()
     rng = np.random.default_rng(0)
-    X = pd.DataFrame({"money": rng.normal(200, 5, 200), "years": rng.integers(3, 6, 200), "home": ["own"] * 200})
+    X = pd.DataFrame(
+        {"money": rng.normal(200, 5, 200), "years": rng.integers(3, 6, 200), "home": ["own"] * 200}
+    )
     lof = outlier_factor(cfs, X, pd.Series(["yes"] * 200))
     assert 0.8 < lof[0] < 1.3
     assert lof[1] > 3
@@ -68,11 +89,14 @@ def test_outlier_factor_knows_inside_from_outside() -> None:
 def test_outcomes_that_are_no_classes_are_refused() -> None:
     X = pd.DataFrame({"money": [200.0, 100.0], "years": [4, 4], "home": ["own", "own"]})
     for metric in (distance_to_data, outlier_factor):
-        with pytest.raises(hf.HoldfastError, match="the model has no class 'Yes'; did you mean 'yes'"):
+        with pytest.raises(
+            hf.HoldfastError, match="the model has no class 'Yes'; did you mean 'yes'"
+        ):
             metric(four_answers(), X, ["Yes", "no"])
         with pytest.raises(hf.HoldfastError, match="the model has no class nan"):
             metric(four_answers(), X, pd.Series([None, "no"]))
-        assert len(metric(four_answers(), X, np.array(["yes", "no"]))) == 4  # any column of outcomes will do
+        # any column of outcomes will do
+        assert len(metric(four_answers(), X, np.array(["yes", "no"]))) == 4
 
 
 def test_the_module_shows_metrics_and_nothing_else() -> None:
@@ -82,15 +106,23 @@ def test_the_module_shows_metrics_and_nothing_else() -> None:
             assert callable(getattr(module, name))
             assert getattr(module, name).__doc__
     assert dir(hf.metrics) == [
-        "confidence", "cost", "distance_to_data", "estimate", "outlier_factor", "sparsity", "validity"
-    ]  # fmt: skip
+        "confidence",
+        "cost",
+        "distance_to_data",
+        "estimate",
+        "outlier_factor",
+        "sparsity",
+        "validity",
+    ]
 
 
 # ---- the result itself
 
 
 def test_changes_are_tidy_and_in_order() -> None:
-    cfs = replace(four_answers(), after=AFTER.set_axis(list("abcd")), before=BEFORE.set_axis(list("abcd")))
+    cfs = replace(
+        four_answers(), after=AFTER.set_axis(list("abcd")), before=BEFORE.set_axis(list("abcd"))
+    )
     assert cfs.changes().to_dict("records") == [
         {"row": "a", "feature": "money", "before": 100.0, "after": 200.0},
         {"row": "a", "feature": "home", "before": "rent", "after": "own"},

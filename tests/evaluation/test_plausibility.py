@@ -61,31 +61,43 @@ class Bowls(nn.Module):
 
 
 def test_implausibility_by_hand() -> None:
-    x, data = torch.tensor([[0.0, 0.0], [1.0, 2.0]]), torch.tensor([[1.0, 0.0], [0.0, 3.0], [2.0, 2.0]])
+    x = torch.tensor([[0.0, 0.0], [1.0, 2.0]])
+    data = torch.tensor([[1.0, 0.0], [0.0, 3.0], [2.0, 2.0]])
     # Distances 1, 3, 4 and 2, 2, 1.
-    torch.testing.assert_close(implausibility(x, data), torch.tensor([8 / 3, 5 / 3], dtype=torch.float64))
+    torch.testing.assert_close(
+        implausibility(x, data), torch.tensor([8 / 3, 5 / 3], dtype=torch.float64)
+    )
 
 
 def test_implausibility_is_the_mean_of_all_distances() -> None:
-    x, data = normal(50, 7), normal(300, 7, seed=1)
-    x[:5], data[10:20, 2] = data[:5], 1.0  # ties
-    torch.testing.assert_close(implausibility(x, data), torch.cdist(x, data, p=1).mean(1), rtol=1e-12, atol=1e-12)
+    x = normal(50, 7)
+    data = normal(300, 7, seed=1)
+    # ties
+    x[:5] = data[:5]
+    data[10:20, 2] = 1.0
+    torch.testing.assert_close(
+        implausibility(x, data), torch.cdist(x, data, p=1).mean(1), rtol=1e-12, atol=1e-12
+    )
     assert implausibility(x[:0], data).shape == (0,)
 
 
 def test_a_row_has_the_same_implausibility_alone() -> None:
-    x, data = normal(9, 3).float(), normal(40, 3, seed=1).float()
+    x = normal(9, 3).float()
+    data = normal(40, 3, seed=1).float()
     alone = torch.cat([implausibility(row[None], data) for row in x])
     torch.testing.assert_close(implausibility(x, data), alone, rtol=1e-14, atol=0)
 
 
 def test_only_so_many_data_rows_are_drawn() -> None:
-    x, data = normal(4, 3), normal(1500, 3, seed=1)
+    x = normal(4, 3)
+    data = normal(1500, 3, seed=1)
     chosen = drawn(data, 1000, 5)
     assert len(chosen.unique(dim=0)) == 1000
     torch.testing.assert_close(implausibility(x, data, seed=5), torch.cdist(x, chosen, p=1).mean(1))
     assert not torch.equal(implausibility(x, data, seed=5), implausibility(x, data, seed=6))
-    torch.testing.assert_close(implausibility(x, data, most=2000), torch.cdist(x, data, p=1).mean(1))
+    torch.testing.assert_close(
+        implausibility(x, data, most=2000), torch.cdist(x, data, p=1).mean(1)
+    )
 
 
 def test_redundancy_by_hand() -> None:
@@ -103,7 +115,8 @@ def by_loops(a: Tensor, b: Tensor, length: float) -> float:
     def k(u: Tensor, v: Tensor) -> float:
         return math.exp(-float((u - v).square().sum()) / (2 * length**2))
 
-    m, n = len(a), len(b)
+    m = len(a)
+    n = len(b)
     own = sum(k(a[i], a[j]) for i in range(m) for j in range(m) if i != j) / (m * (m - 1))
     other = sum(k(b[i], b[j]) for i in range(n) for j in range(n) if i != j) / (n * (n - 1))
     return own + other - 2 * sum(k(u, v) for u in a for v in b) / (m * n)
@@ -111,7 +124,8 @@ def by_loops(a: Tensor, b: Tensor, length: float) -> float:
 
 @pytest.mark.parametrize("length", [0.7, 5.0])
 def test_mmd_is_its_formula(length: float) -> None:
-    a, b = normal(6, 2), normal(5, 2, seed=1) + 1
+    a = normal(6, 2)
+    b = normal(5, 2, seed=1) + 1
     assert float(mmd(a, b, length=length)) == pytest.approx(by_loops(a, b, length), abs=1e-12)
 
 
@@ -119,8 +133,12 @@ def test_mmd_is_its_formula(length: float) -> None:
 def test_mmd_of_two_gaussians_is_the_closed_form(length: float) -> None:
     # The difference of two draws is N(delta, 2 s^2 I), so the mean kernel is
     # (l^2 / (l^2 + 2 s^2))^(d/2) exp(-delta^2 / (2 (l^2 + 2 s^2))), with delta = 0 within a set.
-    s, shift, d, n = 0.8, 1.5, 2, 1500
-    a, b = s * normal(n, d), s * normal(n, d, seed=1) + torch.tensor([shift, 0.0])
+    s = 0.8
+    shift = 1.5
+    d = 2
+    n = 1500
+    a = s * normal(n, d)
+    b = s * normal(n, d, seed=1) + torch.tensor([shift, 0.0])
     wide = length**2 + 2 * s**2
     same = (length**2 / wide) ** (d / 2)
     expected = 2 * same * (1 - math.exp(-(shift**2) / (2 * wide)))
@@ -132,7 +150,8 @@ def test_mmd_of_the_same_is_about_nothing_and_unbiased() -> None:
     assert abs(float(mmd(a, a))) < 0.01
     assert float(mmd(a, a)) < 0  # each row is in both sets, and that counts on one side only
     assert float(mmd(a, a, clamp=True)) == 0
-    many = mmd(normal(400, 60, 3), normal(400, 60, 3, seed=1))  # 400 pairs of sets of one distribution
+    # 400 pairs of sets of one distribution
+    many = mmd(normal(400, 60, 3), normal(400, 60, 3, seed=1))
     assert (many < 0).any()
     assert (many > 0).any()
     assert abs(float(many.mean())) < 3 * float(many.std()) / 20
@@ -140,7 +159,8 @@ def test_mmd_of_the_same_is_about_nothing_and_unbiased() -> None:
 
 
 def test_mmd_of_many_pairs_is_that_of_each() -> None:
-    a, b = normal(4, 9, 3), normal(4, 7, 3, seed=1)
+    a = normal(4, 9, 3)
+    b = normal(4, 7, 3, seed=1)
     each = torch.stack([mmd(x, y) for x, y in zip(a, b, strict=True)])
     torch.testing.assert_close(mmd(a, b), each, rtol=1e-9, atol=1e-12)
     kept = torch.arange(9) < torch.tensor([[9], [4], [2], [1]])
@@ -151,7 +171,8 @@ def test_mmd_of_many_pairs_is_that_of_each() -> None:
 
 
 def test_mmd_looks_at_a_hundred_rows() -> None:
-    a, b = normal(250, 3), normal(130, 3, seed=1)
+    a = normal(250, 3)
+    b = normal(130, 3, seed=1)
     torch.testing.assert_close(mmd(a, b, seed=4), mmd(drawn(a, 100, 4), drawn(b, 100, 4)))
     assert float(mmd(a, b, seed=4)) != float(mmd(a, b, seed=5))
 
@@ -162,15 +183,22 @@ def test_mmd_looks_at_a_hundred_rows() -> None:
 def test_energies_of_a_linear_model_by_hand() -> None:
     x = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]).double()
     torch.testing.assert_close(energy(LINEAR, x, 0), torch.tensor([-1.1, 1.9]).double())
-    torch.testing.assert_close(energy(LINEAR, x, torch.tensor([2, 1])), torch.tensor([0.7, -1.2]).double())
+    torch.testing.assert_close(
+        energy(LINEAR, x, torch.tensor([2, 1])), torch.tensor([0.7, -1.2]).double()
+    )
     # Data has the energies -1.1 and 1.9, mean 0.4; the answer (0, 0, 1) has -0.6.
     answer = torch.tensor([[0.0, 0.0, 1.0]]).double()
-    torch.testing.assert_close(energy_differential(LINEAR, answer, x, 0), torch.tensor([1.0]).double())
+    torch.testing.assert_close(
+        energy_differential(LINEAR, answer, x, 0), torch.tensor([1.0]).double()
+    )
 
 
 def test_langevin_on_a_linear_model_drifts_and_spreads_as_the_formula_says() -> None:
-    # Steps do not depend on x: the end is start + sum e_t / 2 w - sum e_t u_t, so means and variances are known.
-    data, n, steps = normal(500, 3), 20000, 50
+    # Steps do not depend on x: the end is start + sum e_t / 2 w - sum e_t u_t, so means and
+    # variances are known.
+    data = normal(500, 3)
+    n = 20000
+    steps = 50
     e = [0.2 * (10 + t) ** -0.9 for t in range(1, steps + 1)]
     x = langevin(LINEAR, 0, n, data, steps=steps, scale=0.2)
     low = float((data.mean(0) - 2 * data.std(0)).min())
@@ -198,7 +226,9 @@ def test_langevin_goes_where_the_energy_is_low() -> None:
 
 
 def test_unfaithfulness_is_the_distance_to_those_samples() -> None:
-    model, data, x = hf.Model.of(Bowls(), BOX), normal(300, 3).float(), normal(7, 3, seed=2).float()
+    model = hf.Model.of(Bowls(), BOX)
+    data = normal(300, 3).float()
+    x = normal(7, 3, seed=2).float()
     target = torch.tensor([0, 1, 1, 0, 1, 0, 0])
     chains: dict[str, Any] = {"steps": 200, "scale": 1.0, "seed": 3}
     value = unfaithfulness(model, x, target, data, n=50, **chains)
@@ -207,7 +237,12 @@ def test_unfaithfulness_is_the_distance_to_those_samples() -> None:
         expected = torch.cdist(x[target == k].double(), samples.double(), p=1).mean(1)
         torch.testing.assert_close(value[target == k], expected, rtol=1e-4, atol=1e-4)
     # A row's value is its own, whatever classes others ask for.
-    alone = torch.cat([unfaithfulness(model, x[i : i + 1], target[i : i + 1], data, n=50, **chains) for i in range(7)])
+    alone = torch.cat(
+        [
+            unfaithfulness(model, x[i : i + 1], target[i : i + 1], data, n=50, **chains)
+            for i in range(7)
+        ]
+    )
     torch.testing.assert_close(value, alone, rtol=1e-5, atol=1e-5)
     near = unfaithfulness(model, torch.tensor([[2.0, 2.0, 2.0]]), 0, data, n=50, **chains)
     far = unfaithfulness(model, torch.tensor([[-1.0, 0.0, 1.0]]), 0, data, n=50, **chains)
@@ -218,7 +253,8 @@ def test_unfaithfulness_is_the_distance_to_those_samples() -> None:
 
 
 def test_integrated_gradients_of_a_linear_model_are_weights_times_differences() -> None:
-    x, b = normal(5, 3), normal(3, seed=1)
+    x = normal(5, 3)
+    b = normal(3, seed=1)
     target = torch.tensor([0, 1, 2, 2, 1])
     values = integrated_gradients(LINEAR, x, target, b, points=3)
     torch.testing.assert_close(values, (x - b) * torch.tensor(W).double()[target])
@@ -227,19 +263,26 @@ def test_integrated_gradients_of_a_linear_model_are_weights_times_differences() 
 def test_integrated_gradients_add_up_to_the_difference_of_scores() -> None:
     net = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 3)).double()
     model = hf.Model.of(seeded(net), BOX)
-    x, b, target = normal(6, 3), normal(6, 3, seed=1), torch.tensor([0, 1, 2, 0, 1, 2])
+    x = normal(6, 3)
+    b = normal(6, 3, seed=1)
+    target = torch.tensor([0, 1, 2, 0, 1, 2])
     total = energy(model, b, target) - energy(model, x, target)
-    coarse, fine = (integrated_gradients(model, x, target, b, points=k).sum(1) for k in (5, 200))
+    coarse = integrated_gradients(model, x, target, b, points=5).sum(1)
+    fine = integrated_gradients(model, x, target, b, points=200).sum(1)
     torch.testing.assert_close(fine, total, rtol=1e-4, atol=1e-5)
     assert (coarse - total).abs().max() > (fine - total).abs().max()
-    alone = torch.cat([integrated_gradients(model, x[i : i + 1], target[i : i + 1], b[i]) for i in range(6)])
+    alone = torch.cat(
+        [integrated_gradients(model, x[i : i + 1], target[i : i + 1], b[i]) for i in range(6)]
+    )
     torch.testing.assert_close(integrated_gradients(model, x, target, b), alone)
 
 
 def test_sensitivity_is_normalised_as_in_the_paper() -> None:
-    first, second = torch.tensor([0]), torch.tensor([1])
+    first = torch.tensor([0])
+    second = torch.tensor([1])
     few: dict[str, Any] = {"repeats": 4, "samples": 20}
-    x, labels = normal(30, 2), torch.ones(30, dtype=torch.int64)
+    x = normal(30, 2)
+    labels = torch.ones(30, dtype=torch.int64)
     # Class 1 ignores the first of two columns: g = (0, g2), and |g| / (max - min) is 0 and 1.
     model = linear([[0.0, 0.0], [0.0, 3.0]], [0.0, 0.0])
     assert sensitivity(model, x, labels, first, **few).tolist() == [0.0] * 4
@@ -251,7 +294,8 @@ def test_sensitivity_is_normalised_as_in_the_paper() -> None:
     assert (share >= 4 / 6).all()
     assert (share <= 6 / 2).all()
     assert share.std() > 0.05  # every round has a baseline of its own
-    # With three columns, min-max: the largest has 1, the smallest 0, and the average over both is a half.
+    # With three columns, min-max: the largest has 1, the smallest 0, and the average over both is a
+    # half.
     model = linear([[0.0, 0.0, 0.0], [9.0, 0.0, 1.0]], [0.0, 0.0])
     points = torch.tensor([[5.0, 5.0, 5.0]]).double().expand(30, 3)
     assert sensitivity(model, points, labels, first, **few).tolist() == [1.0] * 4
@@ -265,7 +309,9 @@ def test_sensitivity_is_normalised_as_in_the_paper() -> None:
 def test_the_callers_random_numbers_and_model_are_left_alone() -> None:
     module = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 2)).train()
     model = hf.Model.of(module, BOX)
-    x, data, target = normal(5, 3).float(), normal(1200, 3).float(), torch.zeros(5, dtype=torch.int64)
+    x = normal(5, 3).float()
+    data = normal(1200, 3).float()
+    target = torch.zeros(5, dtype=torch.int64)
     before = torch.get_rng_state(), np.random.get_state()[1].copy()
     weights = [p.clone() for p in module.parameters()]
     implausibility(x, data)
@@ -280,29 +326,45 @@ def test_the_callers_random_numbers_and_model_are_left_alone() -> None:
     assert all(torch.equal(a, b) for a, b in zip(weights, module.parameters(), strict=True))
 
 
-X3, TREE = torch.zeros(4, 3).double(), hf.Model.of(lambda frame: np.full(len(frame), 0.5), BOX)
+X3 = torch.zeros(4, 3).double()
+TREE = hf.Model.of(lambda frame: np.full(len(frame), 0.5), BOX)
 
 
 @pytest.mark.parametrize(
     ("call", "words"),
     [
         (lambda: implausibility(X3, torch.zeros(4, 2)), r"\(4, 3\) and \(4, 2\)"),
-        (lambda: implausibility(X3, X3[:0]), "at least 1 rows .* got 0; pass more of the wanted class"),
+        (
+            lambda: implausibility(X3, X3[:0]),
+            "at least 1 rows .* got 0; pass more of the wanted class",
+        ),
         (lambda: implausibility(X3, X3, most=0), "most must be at least 1, got 0"),
         (lambda: mmd(X3[:1], X3), "at least 2 rows .* got 1"),
         (lambda: mmd(X3, X3, length=0), "length must be positive, got 0"),
         (lambda: mmd(X3, X3, kept=torch.ones(3)), r"kept must be \(4,\).* got \(3,\)"),
-        (lambda: redundancy(X3, X3[:2]), r"an answer for each row, got shapes \(4, 3\) and \(2, 3\)"),
+        (
+            lambda: redundancy(X3, X3[:2]),
+            r"an answer for each row, got shapes \(4, 3\) and \(2, 3\)",
+        ),
         (lambda: energy(LINEAR, X3, 3), "number of a class, 0 to 2, got 3"),
         (lambda: energy(LINEAR, X3, torch.tensor([0, 1])), r"one for each of 4 rows, got \(2,\)"),
         (lambda: langevin(TREE, 0, 5, X3), "this model has none"),
         (lambda: langevin(LINEAR, 0, 0, X3), "n and steps must be at least 1, got 0 and 1000"),
         (lambda: langevin(LINEAR, 0, 5, X3[:1]), r"at least 2 rows, got shape \(1, 3\)"),
         (lambda: integrated_gradients(TREE, X3, torch.zeros(4).long(), X3[0]), "this one has none"),
-        (lambda: integrated_gradients(LINEAR, X3, torch.full((4,), 7), X3[0]), "0 to 2, for each of 4 rows, got .*7"),
-        (lambda: integrated_gradients(LINEAR, X3, torch.zeros(4).long(), X3[0], points=0), "points .* got 0"),
+        (
+            lambda: integrated_gradients(LINEAR, X3, torch.full((4,), 7), X3[0]),
+            "0 to 2, for each of 4 rows, got .*7",
+        ),
+        (
+            lambda: integrated_gradients(LINEAR, X3, torch.zeros(4).long(), X3[0], points=0),
+            "points .* got 0",
+        ),
         (lambda: sensitivity(LINEAR, X3, torch.zeros(4).long(), torch.arange(0)), "got 0 of 3"),
-        (lambda: sensitivity(LINEAR, X3, torch.zeros(4).long(), torch.arange(1), repeats=0), "got 0, 2500 and 4"),
+        (
+            lambda: sensitivity(LINEAR, X3, torch.zeros(4).long(), torch.arange(1), repeats=0),
+            "got 0, 2500 and 4",
+        ),
     ],
 )
 def test_errors_name_the_thing_the_value_and_the_fix(call: Callable[[], Any], words: str) -> None:
@@ -320,7 +382,8 @@ def test_integrated_gradients_of_networks_are_those_along_the_way(
     module = seeded(mlp(6, hidden, k), 2)
     model = hf.Model.of(module, hf.Schema.box(6))
     x = torch.randn(40, 6, generator=torch.Generator().manual_seed(1))
-    target, baseline = torch.arange(40) % max(k, 2), torch.linspace(-1, 1, 6)
+    target = torch.arange(40) % max(k, 2)
+    baseline = torch.linspace(-1, 1, 6)
     found = integrated_gradients(model, x, target, baseline, points=points)
     total = torch.zeros_like(x)
     for i in range(points):
@@ -337,7 +400,9 @@ def test_integrated_gradients_of_networks_are_those_along_the_way(
     assert torch.equal(still, torch.zeros(2, 6))  # no way to go, and nothing divided by 0
     # The sensitivity has the mean of these over rows drawn with replacement.
     generator = torch.Generator().manual_seed(8)
-    for share in sensitivity(model, x, target, torch.tensor([1, 4]), repeats=3, samples=25, points=points, seed=8):
+    for share in sensitivity(
+        model, x, target, torch.tensor([1, 4]), repeats=3, samples=25, points=points, seed=8
+    ):
         rows = torch.randint(40, (25,), generator=generator)
         b = 2 * torch.rand(6, generator=generator) - 1
         g = integrated_gradients(model, x[rows], target[rows], b, points=points).double().mean(0)
@@ -347,8 +412,10 @@ def test_integrated_gradients_of_networks_are_those_along_the_way(
 
 def test_other_models_are_walked() -> None:
     net = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2)).double()
-    model, x = hf.Model.of(seeded(net), BOX), normal(20, 3)
-    target, columns = torch.arange(20) % 2, torch.tensor([0])
+    model = hf.Model.of(seeded(net), BOX)
+    x = normal(20, 3)
+    target = torch.arange(20) % 2
+    columns = torch.tensor([0])
     generator = torch.Generator().manual_seed(0)
     (share,) = sensitivity(model, x, target, columns, repeats=1, samples=9)
     rows = torch.randint(20, (9,), generator=generator)

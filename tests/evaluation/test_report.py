@@ -45,7 +45,12 @@ def test_bootstrap_interval_covers_about_as_often_as_it_says() -> None:
 
 def test_report_of_nothing() -> None:
     empty = Report(pd.DataFrame({"cost": pd.Series(dtype=float)}))
-    assert json.loads(empty.to_json())["metrics"]["cost"] == {"mean": None, "low": None, "high": None, "rows": 0}
+    assert json.loads(empty.to_json())["metrics"]["cost"] == {
+        "mean": None,
+        "low": None,
+        "high": None,
+        "rows": 0,
+    }
 
 
 def test_evaluate_refuses_outcomes_that_are_no_classes_and_half_of_the_data() -> None:

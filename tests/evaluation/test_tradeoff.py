@@ -1,4 +1,5 @@
-"""The study of what hardening costs: definitions by hand on linear models, bounds, the recommendation, the command."""
+"""The study of what hardening costs: definitions by hand on linear models, bounds, the
+recommendation, the command."""
 
 import json
 from dataclasses import replace
@@ -26,7 +27,9 @@ LAM = 0.1
 
 @pytest.fixture(scope="module")
 def hardened() -> AdversarialModels:
-    return hf.train_adversarial(hf.Recipe(hidden=(), epochs=60, lr=0.05), TABLE, Y, SCHEMA, epsilon=EPS, seeds=2)
+    return hf.train_adversarial(
+        hf.Recipe(hidden=(), epochs=60, lr=0.05), TABLE, Y, SCHEMA, epsilon=EPS, seeds=2
+    )
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +51,8 @@ def weights(hardened: AdversarialModels) -> tuple[torch.Tensor, torch.Tensor]:
 def test_validity_and_cost_are_those_of_the_closed_form_where_the_range_does_not_bind(
     hardened: AdversarialModels, study: Tradeoff
 ) -> None:
-    x, (w, b) = SCHEMA.encode(TABLE.iloc[:60], torch.float64), weights(hardened)
+    x = SCHEMA.encode(TABLE.iloc[:60], torch.float64)
+    w, b = weights(hardened)
     for i in range(len(EPS)):
         for s in range(2):
             cfs = study.answers["Descent"][i][s]
@@ -57,7 +61,8 @@ def test_validity_and_cost_are_those_of_the_closed_form_where_the_range_does_not
             way = torch.where(plain > 0, -1.0, 1.0).double()  # away from what the plain model says
             gap = way * f
             assert (torch.tensor(cfs.status_codes == Status.ALREADY_MET) == (gap > 0)).all()
-            m, a2 = 1.0 - gap, w[i, s].square().sum()
+            m = 1.0 - gap
+            a2 = w[i, s].square().sum()
             step = (m / (LAM + a2) * way)[:, None] * w[i, s]
             inside = ((x + step >= -1e-9) & (x + step <= 1 + 1e-9)).all(1) & (gap <= 0)
             ends = gap + m * a2 / (LAM + a2)
@@ -65,12 +70,15 @@ def test_validity_and_cost_are_those_of_the_closed_form_where_the_range_does_not
             assert (torch.tensor(cfs.found)[clear] == (ends > 0)[clear]).all()
             costs = torch.tensor(cfs.cost("l2").to_numpy())
             there = clear & torch.tensor(cfs.found)
-            torch.testing.assert_close(costs[there], step[there].square().sum(1).sqrt(), rtol=1e-3, atol=1e-4)
+            torch.testing.assert_close(
+                costs[there], step[there].square().sum(1).sqrt(), rtol=1e-3, atol=1e-4
+            )
     assert bool(inside.any())
 
 
 def test_the_table_holds_means_by_hand(study: Tradeoff) -> None:
-    rows, table = study.rows(), study.table()
+    rows = study.rows()
+    table = study.table()
     assert list(table["method"].unique()) == ["Descent", "NearestNeighbor", "Descent 2"]
     for name in study.methods:
         for i, e in enumerate(EPS):
@@ -86,9 +94,9 @@ def test_the_table_holds_means_by_hand(study: Tradeoff) -> None:
             for s, (mine, plain) in enumerate(zip(parts, study.answers[name][0], strict=True)):
                 pair = mine.found & plain.found
                 both += (mine.cost("l2").to_numpy() - plain.cost("l2").to_numpy())[pair].tolist()
-                assert len(rows[(rows["method"] == name) & (rows["epsilon"] == e) & (rows["seed"] == s)]) == int(
-                    (mine.status_codes != Status.ALREADY_MET).sum()
-                )
+                assert len(
+                    rows[(rows["method"] == name) & (rows["epsilon"] == e) & (rows["seed"] == s)]
+                ) == int((mine.status_codes != Status.ALREADY_MET).sum())
             assert line["pairs"] == len(both)
             assert line["extra cost"] == pytest.approx(np.mean(both))
     plain = table[table["epsilon"] == 0.0]
@@ -120,14 +128,18 @@ def test_crossing_has_the_validity_of_the_first_seed_on_its_diagonal(study: Trad
         study.cross_validity("SCFE")
 
 
-def test_corrected_bounds_hold_and_differences_are_closed_forms(hardened: AdversarialModels, study: Tradeoff) -> None:
+def test_corrected_bounds_hold_and_differences_are_closed_forms(
+    hardened: AdversarialModels, study: Tradeoff
+) -> None:
     bounds = study.bounds()
     assert set(bounds["method"]) == {"Descent", "Descent 2"}
     assert not bounds["violated"].any()
     assert len(bounds) > 50
     w, b = weights(hardened)
     x = SCHEMA.encode(TABLE.iloc[:60], torch.float64)
-    line = bounds[(bounds["method"] == "Descent 2") & (bounds["epsilon"] == 0.3) & (bounds["seed"] == 1)].iloc[0]
+    line = bounds[
+        (bounds["method"] == "Descent 2") & (bounds["epsilon"] == 0.3) & (bounds["seed"] == 1)
+    ].iloc[0]
     row = int(line["row"])
     gaps = [float(x[row] @ w[i, 1] + b[i, 1]) for i in (0, 2)]
     way = -np.sign(gaps[0])
@@ -142,8 +154,11 @@ def test_corrected_bounds_hold_and_differences_are_closed_forms(hardened: Advers
         none.bounds()
 
 
-def test_noise_invalidates_what_lies_near_the_boundary(hardened: AdversarialModels, study: Tradeoff) -> None:
-    cfs, (w, b) = study.answers["Descent"][0][0], weights(hardened)
+def test_noise_invalidates_what_lies_near_the_boundary(
+    hardened: AdversarialModels, study: Tradeoff
+) -> None:
+    cfs = study.answers["Descent"][0][0]
+    w, b = weights(hardened)
     rate = invalidated(hardened.model(0.0), cfs, 0.1, 4000, 0)
     z = cfs.x_cf.double()[torch.tensor(cfs.found)]
     way = torch.where(cfs.goal.label == 1, 1.0, -1.0).double()[torch.tensor(cfs.found)]
@@ -156,7 +171,10 @@ def test_noise_invalidates_what_lies_near_the_boundary(hardened: AdversarialMode
 
 
 def test_the_recommendation_follows_its_limits(study: Tradeoff) -> None:
-    assert study.recommended(validity=1.0, cost=1e9, accuracy=1.0) == EPS[int(study.attacked.mean(1).argmax())]
+    assert (
+        study.recommended(validity=1.0, cost=1e9, accuracy=1.0)
+        == EPS[int(study.attacked.mean(1).argmax())]
+    )
     assert study.recommended(validity=-1.0) == 0.0
     assert study.recommended(cost=-1.0) == 0.0
     words = study.summary()

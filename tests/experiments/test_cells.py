@@ -81,7 +81,11 @@ def running(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    return " Z " not in Path(f"/proc/{pid}/stat").read_text() if Path(f"/proc/{pid}/stat").exists() else False
+    return (
+        " Z " not in Path(f"/proc/{pid}/stat").read_text()
+        if Path(f"/proc/{pid}/stat").exists()
+        else False
+    )
 
 
 def until(done: Callable[[], bool]) -> None:
@@ -98,7 +102,9 @@ def test_other_settings_are_other_cells_and_half_a_file_is_none(tmp_path: Path) 
     with pytest.raises(KeyboardInterrupt):
         Cells(tmp_path, {}).arrays("x", fail)
     assert not list(tmp_path.iterdir())
-    one, two = (Cells(tmp_path, {"rows": n}).arrays("x", lambda n=n: {"n": np.array(n)}) for n in (1, 2))
+    one, two = (
+        Cells(tmp_path, {"rows": n}).arrays("x", lambda n=n: {"n": np.array(n)}) for n in (1, 2)
+    )
     assert (int(one["n"]), int(two["n"])) == (1, 2)
     assert len(list(tmp_path.glob("*.npz"))) == 2
 

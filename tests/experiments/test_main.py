@@ -58,9 +58,14 @@ def test_bad_input_is_one_sentence(words: tuple[str, ...], message: str) -> None
 
 def test_help_lists_the_papers_at_once() -> None:
     """Nothing heavy is imported for it."""
-    code = "import sys; from experiments.__main__ import app, run_app; run_app(app, 'x', ['--help'])"
+    code = (
+        "import sys; from experiments.__main__ import app, run_app; run_app(app, 'x', ['--help'])"
+    )
     ran = subprocess.run(
-        [sys.executable, "-c", f"{code}; sys.exit('torch' in sys.modules)"], capture_output=True, text=True, cwd=ROOT
+        [sys.executable, "-c", f"{code}; sys.exit('torch' in sys.modules)"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
     )
     assert ran.returncode == 0, ran.stderr
     words = " ".join(ran.stdout.split())

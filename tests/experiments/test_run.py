@@ -1,4 +1,5 @@
-"""The runner: what it checks before it starts, what it writes, and that the committed pages show the results."""
+"""The runner: what it checks before it starts, what it writes, and that the committed pages show
+the results."""
 
 import json
 from dataclasses import replace
@@ -36,14 +37,20 @@ def tiny() -> Experiment[int, list[int]]:
         prepare=lambda dataset, seed: [len(dataset) + seed] * 10,
         measure=measure,
         page=page,
-        pictures=lambda results: {f"{r['dataset']}.png": lambda r=r: f"{r['sum']}".encode() for r in results},
+        pictures=lambda results: {
+            f"{r['dataset']}.png": lambda r=r: f"{r['sum']}".encode() for r in results
+        },
         full=("ones", "twos"),
     )
 
 
 def test_a_run_leaves_figures_a_page_and_pictures(tmp_path: Path) -> None:
     reported = list[str]()
-    where: dict[str, Any] = {"out": tmp_path / "out", "work": tmp_path / "work", "report": reported.append}
+    where: dict[str, Any] = {
+        "out": tmp_path / "out",
+        "work": tmp_path / "work",
+        "report": reported.append,
+    }
     results = reproduce(tiny(), **where, seed=2)
     assert [r["dataset"] for r in results] == ["ones", "twos"]  # of a full run
     assert reported == ["ones/sum", "twos/sum"]
@@ -59,7 +66,11 @@ def test_a_run_leaves_figures_a_page_and_pictures(tmp_path: Path) -> None:
     lines = (directory / "README.md").read_text().splitlines()
     assert lines[:6] == ["# Sums", "", "ones: 60", "twos: 60", "rest: 18", ""]
     assert lines[6].startswith("## ")  # the notes
-    assert lines[-5:] == ["## Pictures", "", *(f"![{name}]({name}.png)" for name in ("ones", "twos", "rest"))]
+    assert lines[-5:] == [
+        "## Pictures",
+        "",
+        *(f"![{name}]({name}.png)" for name in ("ones", "twos", "rest")),
+    ]
     assert page_text(tiny(), []).startswith("# Sums\n")
     before = list(reported)
     assert reproduce(tiny(), ["ones"], **where, seed=2)[0]["sum"] == 60
@@ -76,7 +87,12 @@ def test_datasets_are_checked_before_the_start(tmp_path: Path) -> None:
 @pytest.mark.parametrize("models", [0, 101])
 def test_models_are_checked_before_the_start(models: int, tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=f"models must be 1 to 100.*got {models}"):
-        reproduce(load_experiment("black2022"), out=tmp_path / "out", work=tmp_path / "work", models=models)
+        reproduce(
+            load_experiment("black2022"),
+            out=tmp_path / "out",
+            work=tmp_path / "work",
+            models=models,
+        )
     assert not list(tmp_path.iterdir())
 
 
@@ -90,14 +106,15 @@ def test_a_figure_that_json_does_not_have_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("paper", PAPERS)
 def test_the_committed_page_is_what_the_results_say(paper: str, tmp_path: Path) -> None:
     """And every picture that it names can be drawn from them, and is committed."""
-    experiment, results = load_experiment(paper), committed_results(paper)
+    experiment = load_experiment(paper)
+    results = committed_results(paper)
     assert set(results) == set(experiment.full or experiment.settings)
     (tmp_path / paper).mkdir()
     for name, found in results.items():
         (tmp_path / paper / f"{name}.json").write_text(json.dumps(found))
     page = write_page(experiment, tmp_path)
     assert page.read_text() == (RESULTS / paper / "README.md").read_text()
-    drawn, kept = ({p.name for p in folder.iterdir() if p.suffix in (".svg", ".png")} for folder in
-                   (page.parent, RESULTS / paper))  # fmt: skip
+    drawn = {p.name for p in page.parent.iterdir() if p.suffix in (".svg", ".png")}
+    kept = {p.name for p in (RESULTS / paper).iterdir() if p.suffix in (".svg", ".png")}
     assert drawn == kept
     assert all(f"]({name})" in page.read_text() for name in drawn)

@@ -23,9 +23,16 @@ def test_mean_and_standard_deviation() -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.414, "0.41"), ([0.414, 0.1], "0.41 ± 0.10"), ((2, None), "2.00"), (0.0, "0.00"), (None, "-"), ([], "-"),
-     ([None, None], "-")],
-)  # fmt: skip
+    [
+        (0.414, "0.41"),
+        ([0.414, 0.1], "0.41 ± 0.10"),
+        ((2, None), "2.00"),
+        (0.0, "0.00"),
+        (None, "-"),
+        ([], "-"),
+        ([None, None], "-"),
+    ],
+)
 def test_a_cell_is_a_number_or_a_mean_with_its_deviation(value: object, text: str) -> None:
     assert cell(value) == text
     assert cell(value, [1.0, 0.5]) == f"{text} (1.00 ± 0.50)"

@@ -55,7 +55,9 @@ def labels() -> np.ndarray:
 
 @cache
 def model() -> ImageModel:
-    net = SpectralResNet(width=4, depth=1, stages=2, epochs=6, batch_size=32).fit(digits()[:1000], labels()[:1000])
+    net = SpectralResNet(width=4, depth=1, stages=2, epochs=6, batch_size=32).fit(
+        digits()[:1000], labels()[:1000]
+    )
     return net.model_
 
 
@@ -85,7 +87,9 @@ def problem_of(
 ) -> ImageSearchProblem:
     goal = BoundTarget(wanted, 1.0, 0.0, False, len(net.classes))
     free = torch.ones_like(x, dtype=torch.bool) if free is None else free
-    return ImageSearchProblem(net, x, goal, free, RowRandom.of(0, x), TimeBudget(None, Progress(False, "")), chunk)
+    return ImageSearchProblem(
+        net, x, goal, free, RowRandom.of(0, x), TimeBudget(None, Progress(False, "")), chunk
+    )
 
 
 def params(net: nn.Module) -> int:
@@ -103,7 +107,8 @@ def drawn(kind: type[Codec], size: tuple[int, int, int], width: int) -> Codec:
 
 
 def test_the_vae_of_28_x_28_digits_is_that_of_the_paper() -> None:
-    net, x = drawn(VariationalAutoencoder, (1, 28, 28), 32), torch.zeros(2, 1, 28, 28)
+    net = drawn(VariationalAutoencoder, (1, 28, 28), 32)
+    x = torch.zeros(2, 1, 28, 28)
     assert params(net) == 433_505
     sizes = [tuple(x.shape[1:])]
     for layer in [*net.encoder, lambda code: code[:, :32], *net.decoder]:
@@ -111,9 +116,19 @@ def test_the_vae_of_28_x_28_digits_is_that_of_the_paper() -> None:
         if sizes[-1] != tuple(x.shape[1:]):
             sizes.append(tuple(x.shape[1:]))
     assert sizes == [
-        (1, 28, 28), (32, 14, 14), (64, 7, 7), (3136,), (64,), (32,),
-        (3136,), (64, 7, 7), (32, 13, 13), (32, 27, 27), (32, 28, 28), (1, 28, 28),
-    ]  # fmt: skip
+        (1, 28, 28),
+        (32, 14, 14),
+        (64, 7, 7),
+        (3136,),
+        (64,),
+        (32,),
+        (3136,),
+        (64, 7, 7),
+        (32, 13, 13),
+        (32, 27, 27),
+        (32, 28, 28),
+        (1, 28, 28),
+    ]
 
 
 def test_the_autoencoder_of_28_x_28_digits_is_that_of_the_library() -> None:
@@ -124,7 +139,9 @@ def test_the_autoencoder_of_28_x_28_digits_is_that_of_the_library() -> None:
     assert net.code == (1, 14, 14)
 
 
-@pytest.mark.parametrize("size", [(1, 8, 8), (3, 64, 64), (2, 9, 14), (1, 29, 30), (1, 31, 5), (1, 1, 2)])
+@pytest.mark.parametrize(
+    "size", [(1, 8, 8), (3, 64, 64), (2, 9, 14), (1, 29, 30), (1, 31, 5), (1, 1, 2)]
+)
 @pytest.mark.parametrize("kind", [MapAutoencoder, VariationalAutoencoder])
 def test_images_of_any_size_come_back_in_it(kind: Any, size: tuple[int, int, int]) -> None:
     net = drawn(kind, size, 6)
@@ -136,13 +153,19 @@ def test_images_of_any_size_come_back_in_it(kind: Any, size: tuple[int, int, int
 def test_the_autoencoder_is_at_home_around_grey() -> None:
     """What is around an image is 0 for a convolution, which is grey here: -0.5 would be black."""
     net: Any = drawn(MapAutoencoder, SIZE, 3)
-    x, e = digits()[:4], net.encoder
+    x = digits()[:4]
+    e = net.encoder
     h = F.conv2d(x - 0.5, e[0].weight, e[0].bias, padding=1).relu()
     h = F.max_pool2d(F.conv2d(h, e[2].weight, e[2].bias, padding=1).relu(), 2)
     z = F.conv2d(h, e[5].weight, e[5].bias, padding=1)
     torch.testing.assert_close(net.encode(x), z)
     d = net.decoder
-    h = F.conv2d(z, d[0].weight, d[0].bias, padding=1).relu().repeat_interleave(2, 2).repeat_interleave(2, 3)
+    h = (
+        F.conv2d(z, d[0].weight, d[0].bias, padding=1)
+        .relu()
+        .repeat_interleave(2, 2)
+        .repeat_interleave(2, 3)
+    )
     h = F.conv2d(h, d[3].weight, d[3].bias, padding=1).relu()
     torch.testing.assert_close(net.decode(z), F.conv2d(h, d[5].weight, d[5].bias, padding=1) + 0.5)
 
@@ -156,7 +179,8 @@ def test_the_sigmoid_is_the_sigmoid() -> None:
 
 
 def test_training_makes_images_come_back() -> None:
-    x, mean = digits()[1000:1200], digits()[:1000].mean(0)
+    x = digits()[1000:1200]
+    mean = digits()[:1000].mean(0)
     for trained, share in ((coder(), 0.5), (vae(), 0.7)):
         history = trained.history_
         assert len(history) == trained.epochs
@@ -169,7 +193,9 @@ def test_training_makes_images_come_back() -> None:
 def test_the_vae_begins_with_images_as_bright_as_those_it_sees() -> None:
     net: Any = drawn(VariationalAutoencoder, (3, 8, 8), 4)
     net.begin_at(torch.tensor([0.2, 0.0, 0.5]))
-    assert torch.allclose(net.decoder[-2].bias, torch.tensor([math.log(0.25), math.log(0.001 / 0.999), 0.0]))
+    assert torch.allclose(
+        net.decoder[-2].bias, torch.tensor([math.log(0.25), math.log(0.001 / 0.999), 0.0])
+    )
     # Nothing but black: no infinite bias.
     black = ConvVAE(latent=2, epochs=1).fit(torch.zeros(4, 4, 4))
     assert float(black.reconstruct(torch.zeros(1, 4, 4)).max()) < 0.1
@@ -177,12 +203,14 @@ def test_the_vae_begins_with_images_as_bright_as_those_it_sees() -> None:
 
 def test_the_loss_of_the_vae_by_hand() -> None:
     assert float(divergence(torch.tensor([[1.0]]), torch.tensor([[0.0]]))) == 0.5
-    m, v = draw(3, 4), draw(3, 4, seed=1)
+    m = draw(3, 4)
+    v = draw(3, 4, seed=1)
     wanted = torch.distributions.kl_divergence(
         torch.distributions.Normal(m, (v / 2).exp()), torch.distributions.Normal(0.0, 1.0)
     )
     torch.testing.assert_close(divergence(m, v), wanted.sum())
-    x, net = digits()[:6], drawn(VariationalAutoencoder, SIZE, 4)
+    x = digits()[:6]
+    net = drawn(VariationalAutoencoder, SIZE, 4)
     mine, theirs = (torch.Generator().manual_seed(3) for _ in range(2))
     loss = ConvVAE(latent=4, weight=2.0).loss(net, x, 0, mine)
     m, v = net.distribution(x)
@@ -193,18 +221,28 @@ def test_the_loss_of_the_vae_by_hand() -> None:
 
 def test_the_divergence_warms_up() -> None:
     slow = ConvVAE(weight=2.0, warm_up=True)
-    assert [slow.share(e) for e in (0, 1, 25, 50, 99)] == pytest.approx([0.02, 0.06, 1.02, 2.0, 2.0])
+    assert [slow.share(e) for e in (0, 1, 25, 50, 99)] == pytest.approx(
+        [0.02, 0.06, 1.02, 2.0, 2.0]
+    )
     assert ConvVAE(weight=2.0).share(0) == 2.0
 
 
 @pytest.mark.parametrize("kind", [ConvAutoencoder, ConvVAE])
 def test_a_seed_fixes_the_weights_and_nothing_else_changes(kind: Any) -> None:
     x = digits()[:40].clone()
-    before = x.clone(), torch.get_rng_state(), np.random.get_state()[1].copy(), torch.get_num_threads()
+    before = (
+        x.clone(),
+        torch.get_rng_state(),
+        np.random.get_state()[1].copy(),
+        torch.get_num_threads(),
+    )
     with torch.inference_mode():
         first = kind(epochs=1).fit(x)
-    other, same = kind(epochs=1, seed=1).fit(x), kind(epochs=1).fit(x)
-    a, b, c = (list(net.net_.state_dict().values()) for net in (first, same, other))
+    other = kind(epochs=1, seed=1).fit(x)
+    same = kind(epochs=1).fit(x)
+    a = list(first.net_.state_dict().values())
+    b = list(same.net_.state_dict().values())
+    c = list(other.net_.state_dict().values())
     assert all(torch.equal(p, q) for p, q in zip(a, b, strict=True))
     assert not all(torch.equal(p, q) for p, q in zip(a, c, strict=True))
     assert torch.equal(x, before[0])
@@ -216,7 +254,9 @@ def test_a_seed_fixes_the_weights_and_nothing_else_changes(kind: Any) -> None:
 
 @pytest.mark.parametrize("size", [(1, 8, 8), (3, 11, 14)])
 @pytest.mark.parametrize("net", [ConvAutoencoder(width=5), ConvVAE(latent=5), ConvVAE(latent=32)])
-def test_an_image_does_not_depend_on_the_others(net: ImageCoder, size: tuple[int, int, int]) -> None:
+def test_an_image_does_not_depend_on_the_others(
+    net: ImageCoder, size: tuple[int, int, int]
+) -> None:
     net = copy.copy(net)
     with torch.random.fork_rng():
         net.net_ = net.network(size).requires_grad_(False)
@@ -269,15 +309,23 @@ def test_files_hold_everything(name: str, tmp_path: Path) -> None:
 
 
 def test_damaged_files_are_refused(tmp_path: Path) -> None:
-    good, bad = tmp_path / "good.safetensors", tmp_path / "bad.safetensors"
+    good = tmp_path / "good.safetensors"
+    bad = tmp_path / "bad.safetensors"
     vae().save(good)
     tensors = load_file(good)
     content = {
-        "kind": "ConvVAE", "settings": vae().get_params(), "size": list(SIZE), "history": [1.0],
-    }  # fmt: skip
+        "kind": "ConvVAE",
+        "settings": vae().get_params(),
+        "size": list(SIZE),
+        "history": [1.0],
+    }
 
-    def refused(match: str, change: dict[str, Any] | None = None, replaced: dict[str, Tensor] | None = None) -> None:
-        save_file(tensors | (replaced or {}), bad, metadata={MARK: json.dumps(content | (change or {}))})
+    def refused(
+        match: str, change: dict[str, Any] | None = None, replaced: dict[str, Tensor] | None = None
+    ) -> None:
+        save_file(
+            tensors | (replaced or {}), bad, metadata={MARK: json.dumps(content | (change or {}))}
+        )
         with pytest.raises(hf.HoldfastError, match=match):
             ConvVAE.load(bad)
 
@@ -288,7 +336,9 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
     refused("damaged", {"settings": {"power": 2}})
     refused("damaged", {"history": ["x"]})
     refused("single precision", replaced={"decoder.0.bias": tensors["decoder.0.bias"].double()})
-    refused("finite", replaced={"decoder.0.bias": torch.full_like(tensors["decoder.0.bias"], torch.nan)})
+    refused(
+        "finite", replaced={"decoder.0.bias": torch.full_like(tensors["decoder.0.bias"], torch.nan)}
+    )
     refused("damaged", replaced={"more": torch.zeros(1)})
     bad.write_bytes(good.read_bytes()[:-100])
     with pytest.raises(hf.HoldfastError, match="not a readable safetensors file"):
@@ -329,7 +379,8 @@ def test_a_prototype_is_the_mean_of_the_nearest_codes_of_the_class() -> None:
     predicted = torch.tensor([0, 0, 0, 0, 1, 1])
     code = torch.zeros(4, 2)
     proto, known = prototypes(code, torch.tensor([0, 1, 2, 0]), codes, predicted, 3)
-    torch.testing.assert_close(proto[0], torch.tensor([1 / 3, 1.0]))  # 4 away is too far, and 0.1 another class
+    # 4 away is too far, and 0.1 another class
+    torch.testing.assert_close(proto[0], torch.tensor([1 / 3, 1.0]))
     torch.testing.assert_close(proto[1], torch.tensor([4.55, 4.5]))  # there are only two
     assert known.tolist() == [True, True, False, True]
     assert torch.equal(proto[3], proto[0])
@@ -343,27 +394,39 @@ def test_prototypes_belong_to_what_the_model_predicts() -> None:
     e = Prototype(autoencoder=coder()).fit(blind, digits()[:30], labels()[:30])
     assert (e.predicted_ == 0).all()
     torch.testing.assert_close(e.codes_, coder().encode(digits()[:30]).flatten(1))
-    cfs = Prototype(autoencoder=coder(), steps=3).fit(blind, digits()[:30]).explain(blind, digits()[:3], 2)
+    cfs = (
+        Prototype(autoencoder=coder(), steps=3)
+        .fit(blind, digits()[:30])
+        .explain(blind, digits()[:3], 2)
+    )
     assert not cfs.found.any()
     assert cfs.x_cf.isfinite().all()
 
 
 def test_the_pull_is_the_gradient_of_both_terms() -> None:
-    net, x = drawn(MapAutoencoder, SIZE, 4), digits()[:5]
-    proto, theta = draw(8, 16), torch.tensor([1.0, 2.0, 0.0, 3.0, 1.0, 0.0, 0.0, 0.0])[:, None]
+    net = drawn(MapAutoencoder, SIZE, 4)
+    x = digits()[:5]
+    proto = draw(8, 16)
+    theta = torch.tensor([1.0, 2.0, 0.0, 3.0, 1.0, 0.0, 0.0, 0.0])[:, None]
     for gamma in (0.0, 0.7):
         leaf = x.clone().requires_grad_()
         code = net.encode(leaf)
         near = (theta[:5] * (code.flatten(1) - proto[:5]).square()).sum()
-        (wanted,) = torch.autograd.grad(near + gamma * (leaf - net.decode(code)).square().sum(), leaf)
-        torch.testing.assert_close(pull_of(net, proto, theta, gamma)(x), wanted, atol=1e-4, rtol=1e-4)
+        (wanted,) = torch.autograd.grad(
+            near + gamma * (leaf - net.decode(code)).square().sum(), leaf
+        )
+        torch.testing.assert_close(
+            pull_of(net, proto, theta, gamma)(x), wanted, atol=1e-4, rtol=1e-4
+        )
 
 
 def test_the_hinge_is_off_where_another_class_leads() -> None:
-    net, x = linear(0.3 * draw(4, 64), torch.zeros(4)), digits()[:20]
+    net = linear(0.3 * draw(4, 64), torch.zeros(4))
+    x = digits()[:20]
     with net.eval_mode():
         own = net(x).argmax(1)
-        hinge, c = Hinge(problem_of(net, x, (own + 1) % 4), 0.0), torch.arange(1.0, 21.0)
+        hinge = Hinge(problem_of(net, x, (own + 1) % 4), 0.0)
+        c = torch.arange(1.0, 21.0)
         for v in (x, digits()[20:40], x, 1 - x, digits()[40:60]):  # on, some off, all on again, ...
             leaf = v.clone().requires_grad_()
             with torch.enable_grad():
@@ -382,13 +445,16 @@ def test_the_hinge_is_off_where_another_class_leads() -> None:
 
 def test_the_nearest_point_of_a_linear_boundary() -> None:
     """Without autoencoder and l1 term what is left is the distance to the plane."""
-    w, grey = 0.5 * draw(64), torch.full((6, 64), 0.5)
+    w = 0.5 * draw(64)
+    grey = torch.full((6, 64), 0.5)
     far = torch.linspace(0.1, 0.6, 6)  # from the plane
     x = (grey + 0.2 * draw(6, 64, seed=1)).clamp(0.2, 0.8)
     x = x - ((x - grey) @ w / w.norm() + far)[:, None] * w / w.norm()
     net = linear(torch.stack([torch.zeros(64), w]), torch.stack([w.new_zeros(()), -w @ grey[0]]))
     x = x.view(6, *SIZE)
-    e = Prototype(beta=0, gamma=0, theta=0, c=10.0, lr=0.001, steps=300, bisections=3, autoencoder=coder())
+    e = Prototype(
+        beta=0, gamma=0, theta=0, c=10.0, lr=0.001, steps=300, bisections=3, autoencoder=coder()
+    )
     cfs = e.fit(net, x).explain(net, x, 1)
     assert cfs.found.all()
     away = (cfs.x_cf - cfs.x).flatten(1)
@@ -403,19 +469,31 @@ def plainly(e: Prototype, net: ImageModel, x: Tensor, t: int) -> tuple[Tensor, i
     ae = e.autoencoder_.net_
     with torch.no_grad():
         own = int(net.module(x).argmax(1))
-        code, pool = ae.encode(x).flatten(1), e.codes_[e.predicted_ == t]
+        code = ae.encode(x).flatten(1)
+        pool = e.codes_[e.predicted_ == t]
         proto = pool[(pool - code).norm(dim=1).argsort()[: e.k]].mean(0)
-    best, price, at, c, low, high = x, math.inf, e.bisections * e.steps, e.c, 0.0, math.inf
-    step, old = 0, x
+    best = x
+    price = math.inf
+    at = e.bisections * e.steps
+    c = e.c
+    low = 0.0
+    high = math.inf
+    step = 0
+    old = x
     for _ in range(e.bisections):
-        old, v, hit = x, x, False
+        old = x
+        v = x
+        hit = False
         for k in range(e.steps):
             leaf = v.clone().requires_grad_()
-            p, z = net.module(leaf).softmax(1)[0], ae.encode(leaf)
+            p = net.module(leaf).softmax(1)[0]
+            z = ae.encode(leaf)
             rival = torch.cat([p[:own], p[own + 1 :]]).max()
             loss = c * (p[own] - rival + e.kappa).clamp_min(0) + (leaf - x).square().sum()
             loss = (
-                loss + e.gamma * (leaf - ae.decode(z)).square().sum() + e.theta * (z.flatten() - proto).square().sum()
+                loss
+                + e.gamma * (leaf - ae.decode(z)).square().sum()
+                + e.theta * (z.flatten() - proto).square().sum()
             )
             (g,) = torch.autograd.grad(loss, leaf)
             moved = v - e.lr * math.sqrt(1 - k / e.steps) * g.clamp(-1000, 1000) - x
@@ -426,7 +504,9 @@ def plainly(e: Prototype, net: ImageModel, x: Tensor, t: int) -> tuple[Tensor, i
             cost = float(e.beta * (new - x).abs().sum() + (new - x).square().sum())
             hit |= met
             if met and cost < price:
-                best, price, at = new, cost, step
+                best = new
+                price = cost
+                at = step
             v = (new + (k + 1) / (k + 4) * (new - old)).clamp(0, 1)
             old = new
         low, high = (low, min(high, c)) if hit else (max(low, c), high)
@@ -436,13 +516,26 @@ def plainly(e: Prototype, net: ImageModel, x: Tensor, t: int) -> tuple[Tensor, i
 
 @cache
 def guided() -> Prototype:
-    """Weights at which both the hinge and the prototype matter, and some pairs fail in the first round."""
-    e = Prototype(beta=0.005, gamma=2.0, theta=2.0, c=3.0, bisections=2, steps=20, lr=0.03, k=3, autoencoder=coder())
+    """Weights at which both the hinge and the prototype matter, and some pairs fail in the first
+    round."""
+    e = Prototype(
+        beta=0.005,
+        gamma=2.0,
+        theta=2.0,
+        c=3.0,
+        bisections=2,
+        steps=20,
+        lr=0.03,
+        k=3,
+        autoencoder=coder(),
+    )
     return e.fit(model(), digits()[:1000])
 
 
 def test_the_search_is_that_of_the_paper() -> None:
-    x, net, e = digits()[1000:1002], model(), guided()
+    x = digits()[1000:1002]
+    net = model()
+    e = guided()
     cfs = e.explain(net, x, "all")
     assert 0 < cfs.found.sum() < len(cfs)
     same = 0
@@ -460,7 +553,9 @@ def test_the_search_is_that_of_the_paper() -> None:
 
 
 def test_vlk_answers_do_not_depend_on_the_company() -> None:
-    x, net, e = digits()[1000:1008], model(), copy.copy(guided()).set_params(bisections=2, steps=15)
+    x = digits()[1000:1008]
+    net = model()
+    e = copy.copy(guided()).set_params(bisections=2, steps=15)
     whole = e.explain(net, x, 3)
     for chunk in (1, 3):
         assert torch.equal(e.explain(net, x, 3, batch_size=chunk).x_cf, whole.x_cf)
@@ -472,14 +567,17 @@ def test_vlk_answers_do_not_depend_on_the_company() -> None:
 def methods() -> list[hf.images.ImageExplainer]:
     return [
         copy.copy(guided()).set_params(steps=10, bisections=2, lr=0.2),
-        REVISE(vae=vae(), lam=0.01, optimizer="adam", step=0.2, max_iter=20).fit(model(), digits()[:10]),
+        REVISE(vae=vae(), lam=0.01, optimizer="adam", step=0.2, max_iter=20).fit(
+            model(), digits()[:10]
+        ),
     ]
 
 
 @pytest.mark.parametrize("e", [0, 1])
 def test_locked_pixels_keep_every_bit(e: int) -> None:
     locked = torch.zeros(8, 8, dtype=torch.bool)
-    locked[:3] = locked[:, 6:] = True
+    locked[:3] = True
+    locked[:, 6:] = True
     x = digits()[1000:1006]
     cfs = methods()[e].explain(model(), x, "all", locked=locked)
     assert torch.equal(cfs.x_cf[:, :, locked], cfs.x[:, :, locked])
@@ -491,8 +589,10 @@ def test_locked_pixels_keep_every_bit(e: int) -> None:
 def test_the_world_stays_as_it_was(e: int) -> None:
     with torch.random.fork_rng():
         module = nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(64, 10))
-    net, x = ImageModel.of(seeded(module).train(), SIZE), digits()[:6].clone()
-    before, kept = torch.get_rng_state(), {k: v.clone() for k, v in module.state_dict().items()}
+    net = ImageModel.of(seeded(module).train(), SIZE)
+    x = digits()[:6].clone()
+    before = torch.get_rng_state()
+    kept = {k: v.clone() for k, v in module.state_dict().items()}
     method = copy.copy(methods()[e]).fit(net, digits()[:50])
     coded = method.autoencoder_ if isinstance(method, Prototype) else method.vae_
     weights = [p.clone() for p in coded.net_.parameters()]
@@ -520,30 +620,51 @@ def test_a_search_that_runs_out_of_time_says_so(e: int) -> None:
 
 
 def test_methods_train_what_they_are_not_given() -> None:
-    x, given = digits()[:30], ConvVAE(latent=3, epochs=1)
+    x = digits()[:30]
+    given = ConvVAE(latent=3, epochs=1)
     e = REVISE(vae=given).fit(model(), x)
     assert e.vae_.net_.code == (3,)
     assert not hasattr(given, "net_")  # the caller's own stays as it is
     assert REVISE(vae=vae()).fit(model(), x).vae_ is vae()
     assert e.get_params()["vae__latent"] == 3
-    assert Prototype(autoencoder=ConvAutoencoder(width=2, epochs=1)).fit(model(), x).autoencoder_.net_.code == (1, 4, 4)
+    assert Prototype(autoencoder=ConvAutoencoder(width=2, epochs=1)).fit(
+        model(), x
+    ).autoencoder_.net_.code == (1, 4, 4)
     assert "ConvVAE(latent=3, epochs=1)" in repr(e)
 
 
 def test_settings_of_both_methods_are_named() -> None:
-    net, x = model(), digits()[:3]
-    for wrong in ({"beta": -1.0}, {"theta": -1.0}, {"gamma": -1.0}, {"kappa": 2.0}, {"c": 0.0}, {"lr": 0.0},
-                  {"steps": 0}, {"bisections": 0}, {"k": 0}):  # fmt: skip
+    net = model()
+    x = digits()[:3]
+    for wrong in (
+        {"beta": -1.0},
+        {"theta": -1.0},
+        {"gamma": -1.0},
+        {"kappa": 2.0},
+        {"c": 0.0},
+        {"lr": 0.0},
+        {"steps": 0},
+        {"bisections": 0},
+        {"k": 0},
+    ):
         with pytest.raises(hf.HoldfastError, match=next(iter(wrong))):
             Prototype(autoencoder=coder(), **wrong).fit(net, x).explain(net, x)
-    for wrong in ({"lam": -1.0}, {"step": 0.0}, {"max_iter": -1}, {"optimizer": "lbfgs"}, {"patience": 0}):
+    for wrong in (
+        {"lam": -1.0},
+        {"step": 0.0},
+        {"max_iter": -1},
+        {"optimizer": "lbfgs"},
+        {"patience": 0},
+    ):
         with pytest.raises(hf.HoldfastError, match=next(iter(wrong))):
             REVISE(vae=vae(), **wrong).fit(net, x).explain(net, x)
     for method in (Prototype(autoencoder=coder()), REVISE(vae=vae())):
         with pytest.raises(hf.HoldfastError, match=r"call \.fit"):
             method.explain(net, x)
         wide = linear(torch.ones(2, 72) * torch.tensor([[1.0], [2.0]]), torch.zeros(2), (1, 8, 9))
-        with pytest.raises(hf.HoldfastError, match="images of 1 x 8 x 8, the model takes 1 x 8 x 9"):
+        with pytest.raises(
+            hf.HoldfastError, match="images of 1 x 8 x 8, the model takes 1 x 8 x 9"
+        ):
             method.fit(net, x).explain(wide, torch.zeros(1, 8, 9))
     with pytest.raises(hf.HoldfastError, match="got none"):
         Prototype(autoencoder=coder()).fit(net, x[:0])
@@ -553,10 +674,14 @@ def test_settings_of_both_methods_are_named() -> None:
 
 
 def test_the_gradient_of_revise_is_that_of_finite_differences() -> None:
-    net, x = linear(draw(3, 64), draw(3, seed=1)), digits()[:4]
-    wanted, lam, free = torch.tensor([0, 1, 2, 0]), 0.3, draw(4, *SIZE, seed=2) > -0.5
+    net = linear(draw(3, 64), draw(3, seed=1))
+    x = digits()[:4]
+    wanted = torch.tensor([0, 1, 2, 0])
+    lam = 0.3
+    free = draw(4, *SIZE, seed=2) > -0.5
     coded = vae().net_
-    exact, scores = copy.deepcopy(coded).double(), copy.deepcopy(net.module).double()
+    exact = copy.deepcopy(coded).double()
+    scores = copy.deepcopy(net.module).double()
 
     def loss(z: Tensor) -> Tensor:
         y = torch.where(free, exact.decode(z), x.double())
@@ -567,7 +692,8 @@ def test_the_gradient_of_revise_is_that_of_finite_differences() -> None:
         slots = Slots.of(problem_of(net, x, wanted, free=free), torch.arange(4), coded)
         look = Look(slots, coded, net, lam, True)
         g = look.gradient()
-        z, step = slots.z.double(), 1e-6
+        z = slots.z.double()
+        step = 1e-6
         torch.testing.assert_close(look.loss.double(), loss(z), atol=1e-4, rtol=1e-5)
         for j in range(5):
             e = step * F.one_hot(torch.tensor(j), 5)
@@ -581,7 +707,10 @@ def test_the_gradient_of_revise_is_that_of_finite_differences() -> None:
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_revise_is_descent_until_the_class_is_met(optimizer: Any) -> None:
     """The same steps by torch's own optimizers, one pair at a time."""
-    x, net, step, most = digits()[1000:1003], model(), {"sgd": 2e-3, "adam": 0.05}[optimizer], 25
+    x = digits()[1000:1003]
+    net = model()
+    step = {"sgd": 2e-3, "adam": 0.05}[optimizer]
+    most = 25
     e = REVISE(vae=vae(), lam=0.05, step=step, max_iter=most, optimizer=optimizer).fit(net, x)
     cfs = e.explain(net, x, "all")
     assert 0 < cfs.found.sum() < len(cfs)
@@ -595,7 +724,10 @@ def test_revise_is_descent_until_the_class_is_met(optimizer: Any) -> None:
                 raw = net.module(y)
                 if float(raw.detach().softmax(1)[0, t]) >= 0.5 or k == most:
                     break
-                loss: Any = F.cross_entropy(raw, torch.tensor([int(t)])) + 0.05 * (y - x[j : j + 1]).abs().sum()
+                loss: Any = (
+                    F.cross_entropy(raw, torch.tensor([int(t)]))
+                    + 0.05 * (y - x[j : j + 1]).abs().sum()
+                )
                 how.zero_grad()
                 loss.backward()
                 how.step()
@@ -611,8 +743,15 @@ def test_corrections_of_adam() -> None:
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_revise_answers_do_not_depend_on_the_company(optimizer: Any) -> None:
     """Pairs that finish leave their slots to others, at different times in different chunks."""
-    x, net = digits()[1000:1010], model()
-    e = REVISE(vae=vae(), lam=0.02, max_iter=30, optimizer=optimizer, step={"sgd": 0.02, "adam": None}[optimizer])
+    x = digits()[1000:1010]
+    net = model()
+    e = REVISE(
+        vae=vae(),
+        lam=0.02,
+        max_iter=30,
+        optimizer=optimizer,
+        step={"sgd": 0.02, "adam": None}[optimizer],
+    )
     whole = e.fit(net, x).explain(net, x, 3)
     assert len(set(whole.iterations.tolist())) > 3
     for chunk in (1, 3):
@@ -628,7 +767,8 @@ def test_revise_judges_the_image_that_it_returns() -> None:
     """The model looks at one pixel, which is locked: what the VAE makes of it does not count."""
     weight = torch.zeros(2, 64)
     weight[1, 9] = 40.0
-    net, locked = linear(weight, torch.tensor([0.0, -20.0])), torch.zeros(8, 8, dtype=torch.bool)
+    net = linear(weight, torch.tensor([0.0, -20.0]))
+    locked = torch.zeros(8, 8, dtype=torch.bool)
     locked[1, 1] = True
     x = digits()[:10].clone()
     x[:, 0, 1, 1] = 0.2
@@ -640,17 +780,21 @@ def test_revise_judges_the_image_that_it_returns() -> None:
 
 
 def test_revise_gives_up_without_progress() -> None:
-    """A weight that pins the answer to the image: with patience the search ends early, at the same kind of answer."""
-    x, net = digits()[1000:1002], model()
+    """A weight that pins the answer to the image: with patience the search ends early, at the same
+    kind of answer."""
+    x = digits()[1000:1002]
+    net = model()
     e = REVISE(vae=vae(), lam=100.0, optimizer="adam", max_iter=300).fit(net, x)
     hasty = copy.copy(e).set_params(patience=5)
-    cfs, patient = hasty.explain(net, x, "all"), e.explain(net, x, "all")
+    cfs = hasty.explain(net, x, "all")
+    patient = e.explain(net, x, "all")
     assert cfs.found.mean() < 0.1
     assert (cfs.iterations <= patient.iterations).all()
     assert cfs.iterations.sum() < patient.iterations.sum()
     assert (cfs.iterations[~cfs.found] >= 5).all()
     still = copy.copy(hasty).set_params(optimizer="sgd", step=1e-12).explain(net, x, "all")
-    assert (still.iterations[~still.found] == 5).all()  # nothing moves: it ends as soon as patience does
+    # nothing moves: it ends as soon as patience does
+    assert (still.iterations[~still.found] == 5).all()
     none = copy.copy(e).set_params(max_iter=0).explain(net, x, "all")
     assert (none.iterations == 0).all()
     assert none.passes == 0
@@ -658,7 +802,8 @@ def test_revise_gives_up_without_progress() -> None:
 
 
 def test_a_step_that_overflows_ends_the_pair() -> None:
-    x, net = digits()[1000:1002], model()
+    x = digits()[1000:1002]
+    net = model()
     e = REVISE(vae=vae(), step=1e38, lam=1e3, max_iter=50).fit(net, x)
     cfs = e.explain(net, x, "all")
     assert cfs.x_cf.isfinite().all()

@@ -13,7 +13,11 @@ def test_histograms_count_the_answers() -> None:
         return pd.DataFrame(next(iter(chart.to_dict()["datasets"].values())))
 
     few = counts(pixels_chart(np.array([3.0, 5.0, 5.0])))
-    assert few[["left", "right", "answers"]].to_numpy().tolist() == [[2.5, 3.5, 1], [3.5, 4.5, 0], [4.5, 5.5, 2]]
+    assert few[["left", "right", "answers"]].to_numpy().tolist() == [
+        [2.5, 3.5, 1],
+        [3.5, 4.5, 0],
+        [4.5, 5.5, 2],
+    ]
     assert few["words"][2] == "5 pixels: 2 answers"
     many = counts(pixels_chart(np.arange(1.0, 101.0)))
     assert len(many) <= 24

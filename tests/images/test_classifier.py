@@ -41,8 +41,11 @@ def same(a: ResNetClassifier, b: ResNetClassifier) -> bool:
 @pytest.mark.parametrize("kind", BOTH)
 def test_a_seed_is_a_network_and_the_callers_world_stays(kind: type[ResNetClassifier]) -> None:
     x, y = digits()
-    x, y = x[:70], y[:70]
-    before, threads, numbers = torch.get_rng_state(), torch.get_num_threads(), np.random.get_state()[1]
+    x = x[:70]
+    y = y[:70]
+    before = torch.get_rng_state()
+    threads = torch.get_num_threads()
+    numbers = np.random.get_state()[1]
     copy, labels = x.clone(), y.copy()
     one = kind(**SMALL).fit(x, y, threads=1)
     two = kind(**SMALL).fit(x, y, threads=1)
@@ -63,31 +66,47 @@ def test_a_seed_is_a_network_and_the_callers_world_stays(kind: type[ResNetClassi
 def test_it_learns_and_tells() -> None:
     x, y = digits()
     net = SpectralResNet(width=6, stages=2, depth=1, epochs=4, batch_size=32)
-    assert net.fit(x[:600], y[:600], held_out=(x[800:1100], y[800:1100]), progress=True, threads=1) is net
+    assert (
+        net.fit(x[:600], y[:600], held_out=(x[800:1100], y[800:1100]), progress=True, threads=1)
+        is net
+    )
     assert net.score(x[800:1100], y[800:1100]) > 0.85
     assert [e.epoch for e in net.history_] == [1, 2, 3, 4]
     assert net.history_[-1].loss < net.history_[0].loss
-    # The network that is kept is the one measured at the end, with normalisation written into its weights.
-    assert net.history_[-1].held_out == pytest.approx(net.score(x[800:1100], y[800:1100]), abs=1 / 300)
+    # The network that is kept is the one measured at the end, with normalisation written into its
+    # weights.
+    assert net.history_[-1].held_out == pytest.approx(
+        net.score(x[800:1100], y[800:1100]), abs=1 / 300
+    )
     assert net.classes_ == tuple(range(10))
     assert net.model_.coefficient == 4.0
 
 
 @pytest.mark.parametrize("size", [(8, 8), (7, 6), (5, 8)])
 @pytest.mark.parametrize("coefficient", [None, 0.5])
-def test_folded_equals_the_trained_network(size: tuple[int, int], coefficient: float | None) -> None:
+def test_folded_equals_the_trained_network(
+    size: tuple[int, int], coefficient: float | None
+) -> None:
     x, y = digits()
     x = x[:96, :, : size[0], : size[1]].contiguous()
     with torch.random.fork_rng():
         net = trainable(Shape(1, size, 10, 4, coefficient, stages=3, depth=2))
     with Progress(False, "") as bar:
-        fit_images(net, x, torch.tensor(y[:96]), Schedule(epochs=2, batch_size=32), bar=bar, threads=1)
+        fit_images(
+            net, x, torch.tensor(y[:96]), Schedule(epochs=2, batch_size=32), bar=bar, threads=1
+        )
     plain = folded(net)
     with torch.no_grad():
         torch.testing.assert_close(plain(x), net.eval()(x), rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(plain.features(x), net.features(x), rtol=1e-4, atol=1e-4)
     assert not any(p.requires_grad for p in plain.parameters())
-    assert {type(m).__name__ for m in plain.modules()} <= {"ResNet", "ModuleList", "Block", "Conv2d", "Linear"}
+    assert {type(m).__name__ for m in plain.modules()} <= {
+        "ResNet",
+        "ModuleList",
+        "Block",
+        "Conv2d",
+        "Linear",
+    }
 
 
 def test_shortcuts_of_uneven_images() -> None:
@@ -105,7 +124,9 @@ def test_shortcuts_of_uneven_images() -> None:
 
 def test_operator_norm_of_uneven_images() -> None:
     """The largest singular value of the convolution written as a matrix."""
-    weight = torch.randn(3, 2, 3, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    weight = torch.randn(
+        3, 2, 3, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
     for stride in (1, 2):
         basis = torch.eye(2 * 5 * 4, dtype=torch.float64).view(-1, 2, 5, 4)
         matrix = F.conv2d(basis, weight, stride=stride, padding=1).flatten(1)
@@ -115,12 +136,14 @@ def test_operator_norm_of_uneven_images() -> None:
 
 def test_classes_have_names_and_images_any_form(tmp_path: Path) -> None:
     x, y = digits()
-    x, y = x[:100], y[:100]
+    x = x[:100]
+    y = y[:100]
     net = PlainResNet(**SMALL).fit(x, NAMES[y], threads=1)
     assert net.classes_ == tuple(sorted(NAMES.tolist()))
     assert net.predict(x[:5]).dtype.kind == "U"
     assert net.score(x, NAMES[y]) == (net.predict(x) == NAMES[y]).mean()
-    # Whatever they are called, the classes are the same ones in another order; so is the first loss.
+    # Whatever they are called, the classes are the same ones in another order; so is the first
+    # loss.
     order = np.argsort(np.argsort(NAMES))
     again = PlainResNet(**SMALL).fit(x.numpy(), order[y].tolist(), threads=1)
     assert same(net, again)
@@ -137,7 +160,8 @@ def test_classes_have_names_and_images_any_form(tmp_path: Path) -> None:
 
 def test_images_need_not_be_square(tmp_path: Path) -> None:
     x, y = digits()
-    x, y = x[:64, :, :, :5], y[:64]
+    x = x[:64, :, :, :5]
+    y = y[:64]
     net = SpectralResNet(**SMALL).fit(x, y, threads=1)
     assert net.model_.size == (1, 8, 5)
     net.save(tmp_path / "net.safetensors")
@@ -159,7 +183,8 @@ def test_settings_in_the_manner_of_scikit_learn() -> None:
 
 
 def test_no_batch_of_one_image() -> None:
-    """A single image has no spread to normalise by: a batch that would be left with one takes it along."""
+    """A single image has no spread to normalise by: a batch that would be left with one takes it
+    along."""
     assert [len(b) for b in batched(torch.arange(9), 4)] == [4, 5]
     assert [len(b) for b in batched(torch.arange(10), 4)] == [4, 4, 2]
     assert [len(b) for b in batched(torch.arange(5), 4)] == [5]
@@ -177,14 +202,22 @@ def test_no_batch_of_one_image() -> None:
         ({}, {"labels": lambda y: y[:-1]}, "one label per image"),
         ({}, {"labels": lambda y: np.eye(10)[y]}, "one label per image"),
         ({}, {"labels": lambda y: y * 0}, "at least 2 classes, but every label is 0"),
-        ({}, {"labels": lambda y: [None, *y[1:].tolist()]}, "1 labels are missing, the first at place 0"),
+        (
+            {},
+            {"labels": lambda y: [None, *y[1:].tolist()]},
+            "1 labels are missing, the first at place 0",
+        ),
         ({}, {"labels": lambda y: ["a", *y[1:].tolist()[:-1], None]}, "labels are missing"),
         ({}, {"labels": lambda y: np.array(["a", *y[1:].tolist()], dtype=object)}, "of one kind"),
         ({}, {"images": lambda x: x * 3}, "between 0 and 1"),
         ({}, {"images": lambda x: x.flatten(1)}, "expected images of shape"),
         ({}, {"images": lambda x: x[:1], "labels": lambda y: y[:1]}, "at least 2 images, got 1"),
         ({}, {"images": lambda x: x[:0], "labels": lambda y: y[:0]}, "at least 2 images, got 0"),
-        ({}, {"held_out": lambda x, y: (x[:, :, :4], y)}, "expected images of 1 x 8 x 8, got 1 x 4 x 8"),
+        (
+            {},
+            {"held_out": lambda x, y: (x[:, :, :4], y)},
+            "expected images of 1 x 8 x 8, got 1 x 4 x 8",
+        ),
         ({}, {"held_out": lambda x, y: (x, y + 7)}, "no image to learn from has the label 1"),
         ({"width": 0}, {}, "width"),
         ({"coefficient": -1.0}, {}, "coefficient must be a positive number"),
@@ -195,11 +228,15 @@ def test_no_batch_of_one_image() -> None:
         ({"lr": 1e38}, {}, "diverged"),
     ],
 )
-def test_what_cannot_work_is_said(settings: dict[str, Any], change: dict[str, Any], said: str) -> None:
+def test_what_cannot_work_is_said(
+    settings: dict[str, Any], change: dict[str, Any], said: str
+) -> None:
     x, y = digits()
-    x, y = x[:40], y[:40]
+    x = x[:40]
+    y = y[:40]
     held = change["held_out"](x, y) if "held_out" in change else None
-    x, y = change.get("images", lambda v: v)(x), change.get("labels", lambda v: v)(y)
+    x = change.get("images", lambda v: v)(x)
+    y = change.get("labels", lambda v: v)(y)
     with pytest.raises(hf.HoldfastError, match=said):
         SpectralResNet(**(SMALL | settings)).fit(x, y, held_out=held, threads=1)
 
@@ -207,7 +244,12 @@ def test_what_cannot_work_is_said(settings: dict[str, Any], change: dict[str, An
 def test_nothing_learnt_yet_is_said() -> None:
     x, y = digits()
     net = SpectralResNet()
-    for call in (lambda: net.predict(x), lambda: net.score(x, y), lambda: net.save("x"), lambda: net.classes_):
+    for call in (
+        lambda: net.predict(x),
+        lambda: net.score(x, y),
+        lambda: net.save("x"),
+        lambda: net.classes_,
+    ):
         with pytest.raises(hf.HoldfastError, match=r"call .fit\(images, labels\) first"):
             call()
     with pytest.raises(hf.HoldfastError, match="size must be a number, or height and width"):

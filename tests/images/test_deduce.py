@@ -46,7 +46,12 @@ def drawn(k: int, d: int, seed: int = 0) -> tuple[Tensor, Tensor, Gaussians]:
 def nothing(k: int, d: int, constant: float = -1.0) -> Gaussians:
     """Densities that are the same everywhere: ld is switched off."""
     zero = torch.zeros(k, d, d, dtype=torch.float64)
-    return Gaussians(torch.zeros(k, d, dtype=torch.float64), zero, torch.full((k,), constant, dtype=torch.float64), 0.0)
+    return Gaussians(
+        torch.zeros(k, d, dtype=torch.float64),
+        zero,
+        torch.full((k,), constant, dtype=torch.float64),
+        0.0,
+    )
 
 
 def slopes_of(e: DeDUCE, model: ImageModel, x: Tensor, label: list[int]) -> Tensor:
@@ -59,14 +64,16 @@ def slopes_of(e: DeDUCE, model: ImageModel, x: Tensor, label: list[int]) -> Tens
 
 # ---- gradients
 
-K, D = 3, 6
+K = 3
+D = 6
 WEIGHT = torch.randn(K, D, generator=torch.Generator().manual_seed(4))
 BIAS = torch.tensor([0.3, -0.2, 0.1])
 
 
 def terms(x: Tensor, t: int, mean: Tensor, spread: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """ce, grad ce, ld, grad ld of linear scores and pixels as features, by their formulas."""
-    w, x = WEIGHT.double(), x.double()
+    w = WEIGHT.double()
+    x = x.double()
     p = torch.softmax(w @ x + BIAS.double(), 0)
     own = torch.eye(K, dtype=torch.float64)[t]
     inverse = torch.linalg.inv(spread[t])
@@ -85,7 +92,9 @@ def test_the_relative_gradient_by_its_formula(mu: float) -> None:
     got = slopes_of(e, model, x, label)
     for i, t in enumerate(label):
         ce, by_ce, ld, by_ld = terms(x[i].flatten(), t, mean, spread)
-        assert torch.allclose(got[i].double(), mu * by_ce / ce - by_ld / ld.abs(), rtol=1e-4, atol=1e-5)
+        assert torch.allclose(
+            got[i].double(), mu * by_ce / ce - by_ld / ld.abs(), rtol=1e-4, atol=1e-5
+        )
 
 
 @pytest.mark.parametrize("lam", [0.0, 1.0, 1e4])
@@ -101,9 +110,11 @@ def test_the_plain_gradient_by_its_formula(lam: float) -> None:
 
 def test_the_relative_gradient_of_a_network_by_differences() -> None:
     """On a network of ours: mu ce / c1 - ld / c2 with both divisors held."""
-    model, (x, y) = spectral(), digits()
+    model = spectral()
+    x, y = digits()
     e = DeDUCE(mu=2.0).fit(model, x[:600], y[:600])
-    at, t = x[700:701], 7
+    at = x[700:701]
+    t = 7
     got = slopes_of(e, model, at, [t])[0].double()
 
     def parts(image: Tensor) -> tuple[float, float]:
@@ -132,7 +143,8 @@ def test_cross_entropy_and_its_slope() -> None:
 def test_the_first_pixel_is_the_one_with_the_largest_slope() -> None:
     mean, spread, gaussians = drawn(K, D)
     model = linear(WEIGHT, BIAS)
-    x = 0.3 + 0.4 * torch.rand(8, 1, 1, D, generator=torch.Generator().manual_seed(2))  # no step is cut off
+    # no step is cut off
+    x = 0.3 + 0.4 * torch.rand(8, 1, 1, D, generator=torch.Generator().manual_seed(2))
     for lam in (None, 3.0):
         cfs = given(gaussians, model, lam=lam, max_iter=1, confidence=0.9999).explain(model, x, 1)
         assert cfs.iterations.tolist() == [1] * 8
@@ -146,28 +158,35 @@ def test_the_first_pixel_is_the_one_with_the_largest_slope() -> None:
 
 
 def test_no_step_goes_away_from_the_wanted_class() -> None:
-    """Two classes, linear, ld switched off: f_t never falls, and rises with every step that moves a pixel."""
+    """Two classes, linear, ld switched off: f_t never falls, and rises with every step that moves a
+    pixel."""
     g = torch.Generator().manual_seed(3)
     model = linear(torch.randn(2, 9, generator=g))
     x = torch.rand(12, 1, 1, 9, generator=g)
-    before, old = model.scores(x), x
+    before = model.scores(x)
+    old = x
     for k in range(1, 25):
-        cfs = given(nothing(2, 9), model, confidence=0.9999, max_iter=k, momentum=0.0).explain(model, x, 0)
+        cfs = given(nothing(2, 9), model, confidence=0.9999, max_iter=k, momentum=0.0).explain(
+            model, x, 0
+        )
         now = model.scores(cfs.x_cf)
         change = (now[:, 0] - now[:, 1]) - (before[:, 0] - before[:, 1])
         moved = (cfs.x_cf != old).flatten(1).any(1)
         assert bool((change[moved] > 0).all())
         assert bool((change[~moved] == 0).all())
-        before, old = now, cfs.x_cf
+        before = now
+        old = cfs.x_cf
     assert float(((old - x) != 0).sum()) > 30
 
 
 def test_without_a_density_it_is_the_greedy_search_by_class_loss() -> None:
-    model, (x, y) = cnn(), digits()
+    model = cnn()
+    x, y = digits()
     target = [int(c + 1) % 10 for c in y[700:704]]
     e = given(nothing(10, 12), model, momentum=0.0, max_iter=50)
     other = JSMA(limit=5, lock_at_bounds=False, max_iter=50)
-    one, two = e.explain(model, x[700:704], target), other.explain(model, x[700:704], target)
+    one = e.explain(model, x[700:704], target)
+    two = other.explain(model, x[700:704], target)
     assert torch.equal(one.x_cf, two.x_cf)
     assert (one.iterations == two.iterations).all()
 
@@ -177,10 +196,14 @@ def test_the_density_alone_leads_to_the_mean() -> None:
     d = 4
     mean = torch.tensor([[0.1] * d, [0.9, 0.1, 0.9, 0.1]], dtype=torch.float64)
     eye = torch.eye(d, dtype=torch.float64).expand(2, d, d).contiguous()
-    gaussians = Gaussians(mean, eye, torch.full((2,), -d / 2 * math.log(2 * math.pi), dtype=torch.float64), 0.0)
+    gaussians = Gaussians(
+        mean, eye, torch.full((2,), -d / 2 * math.log(2 * math.pi), dtype=torch.float64), 0.0
+    )
     model = linear(torch.zeros(2, d))
     x = torch.full((1, 1, 1, d), 0.5)
-    cfs = given(gaussians, model, lam=0.0, max_iter=8, confidence=0.9, momentum=0.0).explain(model, x, 1)
+    cfs = given(gaussians, model, lam=0.0, max_iter=8, confidence=0.9, momentum=0.0).explain(
+        model, x, 1
+    )
     assert cfs.x_cf.flatten().tolist() == pytest.approx([0.9, 0.1, 0.9, 0.1])
 
 
@@ -188,7 +211,8 @@ def test_the_density_alone_leads_to_the_mean() -> None:
 
 
 def test_weights_are_numbers_where_the_density_is_one() -> None:
-    ce, ld = torch.tensor([0.7, 2.0, 0.0]), torch.tensor([0.0, -4.0, 1e-30], dtype=torch.float64)
+    ce = torch.tensor([0.7, 2.0, 0.0])
+    ld = torch.tensor([0.0, -4.0, 1e-30], dtype=torch.float64)
     a, b = relative_gradient((ce, ld), 3.0)
     assert a[:2].tolist() == pytest.approx([3 / 0.7, 1.5])
     assert b.tolist() == pytest.approx([-1e12, -0.25, -1e12])
@@ -200,7 +224,9 @@ def test_a_search_across_the_zero(momentum: float) -> None:
     """ld = 0 exactly at the start: log-density 1/2 - |z|^2 / 2 at z with |z| = 1."""
     d = 4
     eye = torch.eye(d, dtype=torch.float64).expand(2, d, d).contiguous()
-    gaussians = Gaussians(torch.zeros(2, d, dtype=torch.float64), eye, torch.full((2,), 0.5, dtype=torch.float64), 0.0)
+    gaussians = Gaussians(
+        torch.zeros(2, d, dtype=torch.float64), eye, torch.full((2,), 0.5, dtype=torch.float64), 0.0
+    )
     model = linear(torch.tensor([[1.0, 1, 1, 1], [-1, -1, -1, -1]]))
     x = torch.full((1, 1, 1, d), 0.5)
     assert float(gaussians.of_class(x.flatten(1), torch.tensor([1]))[0]) == 0
@@ -212,7 +238,9 @@ def test_a_search_across_the_zero(momentum: float) -> None:
     assert bool(cfs.x_cf.isfinite().all())
     assert cfs.found.all()
     # At the mean the gradient of ld is zero, and its weight as large as it gets.
-    at_home = Gaussians(torch.full((2, d), 0.5, dtype=torch.float64), eye, torch.zeros(2, dtype=torch.float64), 0.0)
+    at_home = Gaussians(
+        torch.full((2, d), 0.5, dtype=torch.float64), eye, torch.zeros(2, dtype=torch.float64), 0.0
+    )
     assert bool(slopes_of(given(at_home, model), model, x, [1]).isfinite().all())
 
 
@@ -220,14 +248,20 @@ def test_a_search_across_the_zero(momentum: float) -> None:
 
 
 def test_hardly_any_momentum_is_none() -> None:
-    model, (x, y) = cnn(), digits()
+    model = cnn()
+    x, y = digits()
     e = fitted(model)
     target = [int(c + 4) % 10 for c in y[700:705]]
-    runs = [e.set_params(momentum=m, max_iter=50).explain(model, x[700:705], target) for m in (0.0, 1e-6)]
+    runs = [
+        e.set_params(momentum=m, max_iter=50).explain(model, x[700:705], target)
+        for m in (0.0, 1e-6)
+    ]
     assert torch.equal(runs[0].x_cf, runs[1].x_cf)
     assert (runs[0].iterations == runs[1].iterations).all()
-    # Float noise: a pixel that goes up and comes down again may count as changed; with a tolerance it does not.
-    exact, tolerant = runs[0].cost("l0"), runs[0].cost("l0", tolerance=1e-4)
+    # Float noise: a pixel that goes up and comes down again may count as changed; with a tolerance
+    # it does not.
+    exact = runs[0].cost("l0")
+    tolerant = runs[0].cost("l0", tolerance=1e-4)
     assert (tolerant.dropna() <= exact.dropna()).all()
 
 
@@ -242,10 +276,13 @@ def fitted(model: ImageModel, **settings: Any) -> DeDUCE:
 
 
 def test_it_is_fitted_to_features_and_labels() -> None:
-    model, (x, y) = spectral(), digits()
+    model = spectral()
+    x, y = digits()
     e = DeDUCE()
     assert not e.is_fitted
-    with pytest.raises(SettingError, match=r"DeDUCE looks at data; call .fit\(model, images, labels\) first"):
+    with pytest.raises(
+        SettingError, match=r"DeDUCE looks at data; call .fit\(model, images, labels\) first"
+    ):
         e.explain(model, x[:1], 3)
     assert e.fit(model, x[:600], y[:600].numpy()) is e
     assert e.is_fitted
@@ -261,7 +298,8 @@ def test_it_is_fitted_to_features_and_labels() -> None:
 
 
 def test_answers_are_more_at_home_than_without_the_density() -> None:
-    model, (x, y) = spectral(), digits()
+    model = spectral()
+    x, y = digits()
     e = DeDUCE(lam=0.1).fit(model, x[:600], y[:600])
     target = [int(c + 5) % 10 for c in y[700:712]]
     with_it = e.explain(model, x[700:712], target)
@@ -272,7 +310,8 @@ def test_answers_are_more_at_home_than_without_the_density() -> None:
 
 
 def test_a_network_without_bounds_is_warned_about() -> None:
-    model, (x, y) = cnn(), digits()
+    model = cnn()
+    x, y = digits()
     with pytest.warns(UserWarning, match="no spectral normalisation") as caught:
         DeDUCE().fit(model, x[:600], y[:600])
     text = str(caught[0].message)
@@ -283,8 +322,15 @@ def test_a_network_without_bounds_is_warned_about() -> None:
 
 def bounded(norm: Any, every: bool = True) -> ImageModel:
     with lent_generator(0):
-        first, last = nn.Conv2d(1, 4, 3, padding=1), nn.Conv2d(4, 6, 3, padding=1)
-        parts = [norm(first), nn.ReLU(), norm(last) if every else last, nn.Flatten(), nn.Linear(384, 10)]
+        first = nn.Conv2d(1, 4, 3, padding=1)
+        last = nn.Conv2d(4, 6, 3, padding=1)
+        parts = [
+            norm(first),
+            nn.ReLU(),
+            norm(last) if every else last,
+            nn.Flatten(),
+            nn.Linear(384, 10),
+        ]
     net = nn.Sequential(*parts)
     return ImageModel.of(net.eval(), (1, 8, 8), features="2")
 
@@ -306,13 +352,16 @@ def test_networks_without_convolutions() -> None:
         layers = [nn.Flatten(), nn.Linear(64, 12), nn.ReLU(), nn.Linear(12, 10)]
         normed = spectral_norm(nn.Linear(64, 12))
     with pytest.warns(UserWarning, match="no spectral normalisation"):
-        DeDUCE().fit(ImageModel.of(nn.Sequential(*layers), (1, 8, 8), features="2"), x[:300], y[:300])
+        DeDUCE().fit(
+            ImageModel.of(nn.Sequential(*layers), (1, 8, 8), features="2"), x[:300], y[:300]
+        )
     layers[1] = normed
     DeDUCE().fit(ImageModel.of(nn.Sequential(*layers), (1, 8, 8), features="2"), x[:300], y[:300])
 
 
 def test_what_it_cannot_be_fitted_to() -> None:
-    model, (x, y) = spectral(), digits()
+    model = spectral()
+    x, y = digits()
     with pytest.raises(SettingError, match="needs the labels of the images as well"):
         DeDUCE().fit(model, x[:600])
     with pytest.raises(SettingError, match="needs images and their labels"):
@@ -327,13 +376,22 @@ def test_what_it_cannot_be_fitted_to() -> None:
 
 
 def test_settings_and_models_that_cannot_work() -> None:
-    model, (x, y) = spectral(), digits()
+    model = spectral()
+    x, y = digits()
     e = DeDUCE().fit(model, x[:600], y[:600])
-    with pytest.raises(SettingError, match="10 classes and 8 features, the model has 10 and 12; fit again"):
+    with pytest.raises(
+        SettingError, match="10 classes and 8 features, the model has 10 and 12; fit again"
+    ):
         e.explain(cnn(), x[:1], 3)
     with pytest.raises(ModelError, match="DeDUCE needs features"):
         e.explain(ImageModel.of(cnn().module, (1, 8, 8)), x[:1], 3)
-    for wrong in ({"mu": -1.0}, {"lam": -0.1}, {"mu": math.inf}, {"lam": math.nan}, {"momentum": 1.0}):
+    for wrong in (
+        {"mu": -1.0},
+        {"lam": -0.1},
+        {"mu": math.inf},
+        {"lam": math.nan},
+        {"momentum": 1.0},
+    ):
         with pytest.raises(SettingError, match=next(iter(wrong))):
             given(e.gaussians, model, **wrong).explain(model, x[:1], 3)
 
@@ -344,6 +402,7 @@ def test_fitted_inside_inference_mode() -> None:
         warnings.simplefilter("ignore")
         inside = DeDUCE(max_iter=30).fit(cnn(), x[:600].clone(), y[:600])
     outside = fitted(cnn(), max_iter=30)
-    one, two = inside.explain(cnn(), x[700:703], 3), outside.explain(cnn(), x[700:703], 3)
+    one = inside.explain(cnn(), x[700:703], 3)
+    two = outside.explain(cnn(), x[700:703], 3)
     assert torch.equal(one.x_cf, two.x_cf)
     assert (one.status_codes == two.status_codes).all()

@@ -12,14 +12,30 @@ from torch import Tensor, nn
 
 import holdfast as hf
 from holdfast._core.progress import Progress
-from holdfast.images.ensemble import Ensemble, Several, Stacked, Trainable, architecture, fit_members, pooled, step
+from holdfast.images.ensemble import (
+    Ensemble,
+    Several,
+    Stacked,
+    Trainable,
+    architecture,
+    fit_members,
+    pooled,
+    step,
+)
 from holdfast.images.greedy_ensemble import GreedyEnsemble
 from holdfast.images.model import ImageModel, as_images
 from holdfast.retraining.loop import Loop, Variation, derived
 from holdfast.target import BoundTarget
 
-SIZES, SEEDS = [6, 5, 4, 3], (11, 12, 13)
-SMALL: dict[str, Any] = {"members": 3, "hidden": (16, 12), "epochs": 4, "batch_size": 64, "lr": 5e-3}
+SIZES = [6, 5, 4, 3]
+SEEDS = 11, 12, 13
+SMALL: dict[str, Any] = {
+    "members": 3,
+    "hidden": (16, 12),
+    "epochs": 4,
+    "batch_size": 64,
+    "lr": 5e-3,
+}
 
 
 @cache
@@ -37,10 +53,13 @@ def fitted() -> Ensemble:
 
 
 def networks(seeds: tuple[int, ...] = SEEDS) -> Trainable:
-    """In double precision: units that fire for a whole batch have biases without slope, and Adam magnifies noise."""
+    """In double precision: units that fire for a whole batch have biases without slope, and Adam
+    magnifies noise."""
     nets = Trainable(SIZES, seeds)
     names = [name for name, value in nets.state.items() if value.requires_grad]
-    nets.state = {k: v.detach().double() if v.is_floating_point() else v for k, v in nets.state.items()}
+    nets.state = {
+        k: v.detach().double() if v.is_floating_point() else v for k, v in nets.state.items()
+    }
     nets.parameters = [nets.state[name].requires_grad_() for name in names]
     return nets
 
@@ -49,14 +68,19 @@ def member(nets: Trainable, i: int) -> nn.Sequential:
     """One member as torch itself has it."""
     with torch.random.fork_rng():
         net = architecture(SIZES).double()
-    net.load_state_dict({name: value[i].detach().clone() for name, value in nets.state.items()}, strict=False)
+    net.load_state_dict(
+        {name: value[i].detach().clone() for name, value in nets.state.items()}, strict=False
+    )
     return net
 
 
 def batches(count: int) -> list[tuple[Tensor, Tensor]]:
     """Images (M, b, d) and classes (M, b), of each member its own."""
     g = torch.Generator().manual_seed(0)
-    return [(torch.rand(3, 8, 6, generator=g).double(), torch.randint(0, 3, (3, 8), generator=g)) for _ in range(count)]
+    return [
+        (torch.rand(3, 8, 6, generator=g).double(), torch.randint(0, 3, (3, 8), generator=g))
+        for _ in range(count)
+    ]
 
 
 # ---- networks that learn together
@@ -71,12 +95,14 @@ def test_a_member_learns_as_if_it_were_alone(attack: float) -> None:
     own = [torch.optim.Adam(net.parameters(), lr=0.01) for net in alone]
     for x, y in batches(3):
         told, right = step(nets, optimizer, x.clone(), y, attack)
-        total, hits = 0.0, 0
+        total = 0.0
+        hits = 0
         for i, (net, adam) in enumerate(zip(alone, own, strict=True)):
             clean = x[i].clone().requires_grad_()
             logits = net(clean)
             loss = nn.functional.cross_entropy(logits, y[i])
-            total, hits = total + float(loss.detach()), hits + int((logits.argmax(1) == y[i]).sum())
+            total = total + float(loss.detach())
+            hits = hits + int((logits.argmax(1) == y[i]).sum())
             if attack:
                 (by_x,) = torch.autograd.grad(loss, clean, retain_graph=True)
                 moved = (clean.detach() + attack * by_x.sign()).clamp(0, 1)
@@ -89,7 +115,9 @@ def test_a_member_learns_as_if_it_were_alone(attack: float) -> None:
     for i, net in enumerate(alone):
         for name, value in net.state_dict().items():
             if not name.endswith("num_batches_tracked"):
-                torch.testing.assert_close(nets.state[name][i].detach(), value, rtol=1e-6, atol=1e-7)
+                torch.testing.assert_close(
+                    nets.state[name][i].detach(), value, rtol=1e-6, atol=1e-7
+                )
 
 
 def test_what_is_kept_equals_every_member_in_use() -> None:
@@ -97,7 +125,8 @@ def test_what_is_kept_equals_every_member_in_use() -> None:
     optimizer = torch.optim.Adam(nets.parameters, lr=0.05)
     for x, y in batches(4):
         step(nets, optimizer, x, y, 0.0)
-    kept, rows = nets.folded(), torch.rand(7, 1, 2, 3, generator=torch.Generator().manual_seed(1)).double()
+    kept = nets.folded()
+    rows = torch.rand(7, 1, 2, 3, generator=torch.Generator().manual_seed(1)).double()
     with torch.no_grad():
         each = torch.stack([member(nets, i).eval()(rows.flatten(1)) for i in range(3)])
         torch.testing.assert_close(kept.each(rows), each, rtol=1e-5, atol=1e-5)
@@ -109,11 +138,22 @@ def test_what_is_kept_equals_every_member_in_use() -> None:
 def test_members_do_not_know_of_each_other() -> None:
     """The first two of three members are those of an ensemble of two."""
     g = torch.Generator().manual_seed(0)
-    x, y = torch.rand(30, 6, generator=g).double(), torch.randint(0, 3, (30,), generator=g)
-    three, two = networks(), networks(SEEDS[:2])
+    x = torch.rand(30, 6, generator=g).double()
+    y = torch.randint(0, 3, (30,), generator=g)
+    three = networks()
+    two = networks(SEEDS[:2])
     for nets, seeds in ((three, SEEDS), (two, SEEDS[:2])):
         with Progress(False, "") as bar:
-            fit_members(nets, x, y, Loop(epochs=3, batch_size=8, lr=0.01), Variation(seeds, seeds), 0.1, None, bar)
+            fit_members(
+                nets,
+                x,
+                y,
+                Loop(epochs=3, batch_size=8, lr=0.01),
+                Variation(seeds, seeds),
+                0.1,
+                None,
+                bar,
+            )
     for name, value in two.state.items():
         torch.testing.assert_close(value, three.state[name][:2], rtol=1e-6, atol=1e-7)
     a, b, c = three.state["0.weight"]
@@ -132,7 +172,9 @@ def test_first_weights_are_those_of_torch() -> None:
 
 def test_a_seed_is_an_ensemble_and_the_callers_world_stays() -> None:
     x, y = digits()
-    before, threads, copy = torch.get_rng_state(), torch.get_num_threads(), x.clone()
+    before = torch.get_rng_state()
+    threads = torch.get_num_threads()
+    copy = x.clone()
     one = Ensemble(**SMALL).fit(x[:130], y[:130], threads=1)
     with torch.inference_mode():
         two = Ensemble(**SMALL).fit(x[:130], y[:130], threads=1)
@@ -147,7 +189,9 @@ def test_it_learns_and_tells() -> None:
     x, y = digits()
     net = fitted()
     assert net.score(x[600:800], y[600:800]) > 0.85
-    assert net.history_[-1].held_out == pytest.approx(net.score(x[600:800], y[600:800]), abs=1 / 200)
+    assert net.history_[-1].held_out == pytest.approx(
+        net.score(x[600:800], y[600:800]), abs=1 / 200
+    )
     assert net.history_[-1].loss < net.history_[0].loss
     assert len(net.history_) == 15
     # One more image than fits leaves no batch of one; classes may be words.
@@ -158,12 +202,18 @@ def test_it_learns_and_tells() -> None:
 
 
 def test_attacked_images_make_it_harder_to_attack() -> None:
-    """Trained against steps of 0.15, an ensemble withstands them better than one that has never seen any."""
+    """Trained against steps of 0.15, an ensemble withstands them better than one that has never
+    seen any."""
     x, y = digits()
     left = list[float]()
     for attack in (0.0, 0.15):
-        net = Ensemble(**(SMALL | {"epochs": 15}), attack=attack).fit(x[:500], y[:500], threads=1).model_
-        rows, labels = x[500:800].clone().requires_grad_(), torch.tensor(y[500:800])
+        net = (
+            Ensemble(**(SMALL | {"epochs": 15}), attack=attack)
+            .fit(x[:500], y[:500], threads=1)
+            .model_
+        )
+        rows = x[500:800].clone().requires_grad_()
+        labels = torch.tensor(y[500:800])
         with net.eval_mode(), torch.enable_grad():
             (g,) = torch.autograd.grad(nn.functional.cross_entropy(net(rows), labels), rows)
         left.append(net.accuracy((rows.detach() + 0.15 * g.sign()).clamp(0, 1), y[500:800]))
@@ -204,7 +254,9 @@ def test_what_cannot_work_is_said(settings: dict[str, Any], said: str) -> None:
 
 def test_mean_of_probabilities() -> None:
     """Members that say (0.9, 0.1) and (0.5, 0.5): the ensemble says (0.7, 0.3)."""
-    logits = torch.tensor([[[0.9, 0.1]], [[0.5, 0.5]]]).log() + torch.tensor([3.0, -2.0])[:, None, None]
+    logits = (
+        torch.tensor([[[0.9, 0.1]], [[0.5, 0.5]]]).log() + torch.tensor([3.0, -2.0])[:, None, None]
+    )
     torch.testing.assert_close(pooled(logits).exp(), torch.tensor([[0.7, 0.3]]))
 
 
@@ -227,14 +279,21 @@ class Shares(Fixed):
         return super().forward(x).softmax(1)
 
 
-W = torch.tensor([[[1.0, -2.0, 0.0, 0.5], [0.0, 1.0, 0.0, -0.5], [0.5, 0.0, 0.0, 0.0]],
-                  [[0.0, 0.3, 0.0, 1.0], [2.0, 0.0, 0.0, 0.0], [-1.0, 0.5, 0.0, 0.2]]])  # fmt: skip
+W = torch.tensor(
+    [
+        [[1.0, -2.0, 0.0, 0.5], [0.0, 1.0, 0.0, -0.5], [0.5, 0.0, 0.0, 0.0]],
+        [[0.0, 0.3, 0.0, 1.0], [2.0, 0.0, 0.0, 0.0], [-1.0, 0.5, 0.0, 0.2]],
+    ]
+)
 
 
 def test_an_ensemble_of_networks_that_exist() -> None:
     x = torch.rand(5, 1, 2, 2, generator=torch.Generator().manual_seed(0))
-    a, b = Fixed(W[0]), Shares(W[1])
-    model = Ensemble.of([ImageModel.of(a, (1, 2, 2)), ImageModel.of(b, (1, 2, 2), outputs="probabilities")])
+    a = Fixed(W[0])
+    b = Shares(W[1])
+    model = Ensemble.of(
+        [ImageModel.of(a, (1, 2, 2)), ImageModel.of(b, (1, 2, 2), outputs="probabilities")]
+    )
     with torch.no_grad():
         mean = (a(x).softmax(1) + b(x)) / 2
     torch.testing.assert_close(model.scores(x).exp(), mean)
@@ -242,7 +301,9 @@ def test_an_ensemble_of_networks_that_exist() -> None:
     assert all(p.requires_grad for p in [*a.parameters(), *b.parameters()])
     assert (model.predict(x) == mean.argmax(1).numpy()).all()
     nested = Ensemble.of([fitted(), fitted().model_])
-    torch.testing.assert_close(nested.scores(digits()[0][:4]), fitted().model_.scores(digits()[0][:4]))
+    torch.testing.assert_close(
+        nested.scores(digits()[0][:4]), fitted().model_.scores(digits()[0][:4])
+    )
 
 
 def test_members_must_fit_together() -> None:
@@ -259,7 +320,8 @@ def test_members_must_fit_together() -> None:
 
 
 def test_gradient_of_mean_logits_and_verdict_of_mean_probabilities() -> None:
-    """Linear members: g = mean(W)^T (softmax(mean z) - e_t), though the scores are the log of mean probabilities."""
+    """Linear members: g = mean(W)^T (softmax(mean z) - e_t), though the scores are the log of mean
+    probabilities."""
     x = torch.rand(4, 1, 2, 2, generator=torch.Generator().manual_seed(2))
     t = torch.tensor([0, 1, 2, 1])
     many = Ensemble.of([ImageModel.of(Fixed(w), (1, 2, 2)) for w in W])
@@ -278,7 +340,8 @@ def test_gradient_of_mean_logits_and_verdict_of_mean_probabilities() -> None:
 def test_each_image_stops_at_its_own_time() -> None:
     """Found means a mean probability of 0.99, and one step less means less than that."""
     x, y = digits()
-    net, search = fitted(), GreedyEnsemble(max_iter=300)
+    net = fitted()
+    search = GreedyEnsemble(max_iter=300)
     cfs = search.explain(net, x[600:608], "all", labels=y[600:608], threads=1)
     assert len(cfs) == 72
     ways = cfs.iterations[cfs.found]
@@ -292,7 +355,9 @@ def test_each_image_stops_at_its_own_time() -> None:
     np.testing.assert_allclose(cfs.confidence, own, atol=1e-5)
     # Not a step too many: with k steps at most, exactly those are found that needed no more.
     for k in (int(np.median(ways)), int(np.median(ways)) - 1):
-        less = GreedyEnsemble(max_iter=k).explain(net, x[600:608], "all", labels=y[600:608], threads=1)
+        less = GreedyEnsemble(max_iter=k).explain(
+            net, x[600:608], "all", labels=y[600:608], threads=1
+        )
         assert (less.found == (cfs.found & (cfs.iterations <= k))).all()
     delta = (cfs.x_cf - cfs.x).abs()
     assert float(delta.max()) <= 5 * 0.2 + 1e-6
@@ -301,7 +366,8 @@ def test_each_image_stops_at_its_own_time() -> None:
 
 def test_an_answer_does_not_depend_on_its_neighbours() -> None:
     x, y = digits()
-    search, some = GreedyEnsemble(max_iter=60), slice(600, 605)
+    search = GreedyEnsemble(max_iter=60)
+    some = slice(600, 605)
     whole = search.explain(fitted(), x[some], "all", labels=y[some], threads=1)
     parts = search.explain(fitted(), x[some], "all", labels=y[some], threads=1, batch_size=7)
     alone = search.explain(fitted(), x[602:603], "all", labels=y[602:603], threads=1)
@@ -325,8 +391,11 @@ def test_pixels_without_slope_are_never_chosen() -> None:
 
 
 def test_any_model_is_an_ensemble_of_one() -> None:
-    """z_1 - z_0 = 6 x_0 + x_1 - 2; from 0 a probability of 0.9 asks for more than log 9: five steps of 0.2 on x_0."""
-    model = ImageModel.of(Fixed(torch.tensor([[0.0, 0.0], [6.0, 1.0]]), torch.tensor([2.0, 0.0])), (1, 1, 2))
+    """z_1 - z_0 = 6 x_0 + x_1 - 2; from 0 a probability of 0.9 asks for more than log 9: five steps
+    of 0.2 on x_0."""
+    model = ImageModel.of(
+        Fixed(torch.tensor([[0.0, 0.0], [6.0, 1.0]]), torch.tensor([2.0, 0.0])), (1, 1, 2)
+    )
     cfs = GreedyEnsemble(confidence=0.9).explain(model, torch.zeros(1, 1, 1, 2), 1)
     assert cfs.found.all()
     torch.testing.assert_close(cfs.x_cf.flatten(), torch.tensor([0.8, 0.0]))

@@ -20,14 +20,18 @@ from holdfast.target import BoundTarget, Status
 from support.images import Scripted, cnn, digits, linear
 
 
-def plain_search(e: GreedyPixels, net: nn.Module, density: Any, image: Tensor, target: int, free: Tensor) -> Any:
+def plain_search(
+    e: GreedyPixels, net: nn.Module, density: Any, image: Tensor, target: int, free: Tensor
+) -> Any:
     """The algorithm as it is written down: one pair, one step after the other, Python numbers.
 
     Returns the image, and the number of steps.
     """
     x = image.clone().flatten()
     d = len(x)
-    P, M, closed = [0] * d, [0.0] * d, [not f for f in free.flatten().tolist()]
+    P = [0] * d
+    M = [0.0] * d
+    closed = [not f for f in free.flatten().tolist()]
     delta = torch.tensor(e.delta)
     for k in range(e.max_iter):
         logp, g = slope(e, net, density, x.view_as(image), target)
@@ -39,9 +43,11 @@ def plain_search(e: GreedyPixels, net: nn.Module, density: Any, image: Tensor, t
         new = [g[i] + e.momentum * M[i] for i in range(d)]
         rank = new if e.momentum_applies_to == "choice" and e.momentum else g
         order = sorted(range(d), key=lambda i: (-abs(rank[i]), i))  # the first of equal ones
-        chosen = [i for i in order if rank[i] != 0 and not closed[i] and (e.limit is None or P[i] < e.limit)][
-            : e.pixels
-        ]
+        chosen = [
+            i
+            for i in order
+            if rank[i] != 0 and not closed[i] and (e.limit is None or P[i] < e.limit)
+        ][: e.pixels]
         if not chosen:
             return x.view_as(image), k
         M = new
@@ -54,17 +60,26 @@ def plain_search(e: GreedyPixels, net: nn.Module, density: Any, image: Tensor, t
     return x.view_as(image), e.max_iter
 
 
-def slope(e: GreedyPixels, net: nn.Module, density: Any, x: Tensor, target: int) -> tuple[Tensor, list[float]]:
+def slope(
+    e: GreedyPixels, net: nn.Module, density: Any, x: Tensor, target: int
+) -> tuple[Tensor, list[float]]:
     """log f(x)_t, and the gradient of the loss: (4), (5) or that of the cross-entropy alone."""
     seen: list[Tensor] = []
-    hook = net.get_submodule("pool").register_forward_hook(lambda _, __, out: seen.append(out.mean((2, 3))))
+    hook = net.get_submodule("pool").register_forward_hook(
+        lambda _, __, out: seen.append(out.mean((2, 3)))
+    )
     x = x[None].detach().requires_grad_()
     logp = net(x).log_softmax(1)[0, target]
     hook.remove()
-    ce, loss = -logp, -logp
+    ce = -logp
+    loss = -logp
     if isinstance(e, DeDUCE):
         ld = density[target].log_prob(seen[0][0].double())
-        loss = e.lam * ce - ld if e.lam is not None else e.mu * ce / ce.detach() - ld / ld.detach().abs()
+        loss = (
+            e.lam * ce - ld
+            if e.lam is not None
+            else e.mu * ce / ce.detach() - ld / ld.detach().abs()
+        )
     (g,) = torch.autograd.grad(loss, x)
     return logp.detach(), g.flatten().tolist()
 
@@ -82,7 +97,9 @@ def densities(model: ImageModel) -> Any:
         e.fit(model, x[:600], y[:600])
     g = e.gaussians
     return e, [
-        torch.distributions.MultivariateNormal(g.mean[c], scale_tril=torch.linalg.inv(g.whiten[c]).tril())
+        torch.distributions.MultivariateNormal(
+            g.mean[c], scale_tril=torch.linalg.inv(g.whiten[c]).tril()
+        )
         for c in range(10)
     ]
 
@@ -123,10 +140,13 @@ def test_jsma_equals_the_plain_loop(limit: int | None, lock: bool) -> None:
     e = JSMA(max_iter=50, limit=limit, lock_at_bounds=lock, delta=0.3)
     cfs = e.explain(model, x, target)
     for i in range(len(x)):
-        image, steps = plain_search(e, model.module, None, x[i], target[i], torch.ones_like(x[i], dtype=torch.bool))
+        image, steps = plain_search(
+            e, model.module, None, x[i], target[i], torch.ones_like(x[i], dtype=torch.bool)
+        )
         assert torch.equal(cfs.x_cf[i], image)
         assert int(cfs.iterations[i]) == steps
-    assert cfs.found.any() == (lock or limit is not None)  # else what cannot move is chosen for ever
+    # else what cannot move is chosen for ever
+    assert cfs.found.any() == (lock or limit is not None)
 
 
 # ---- by hand
@@ -147,8 +167,12 @@ def test_momentum_turns_signs_or_choices() -> None:
     """
     steps = [[1.0, 0.5], [-0.5, 0.45]]
     assert script(steps, [0.5, 0.5], max_iter=2) == ([0.5, 0.5], 2)  # down, and up again
-    assert script(steps, [0.5, 0.5], max_iter=2, momentum=0.6) == ([0.1, 0.5], 2)  # down, and down again
-    assert script(steps, [0.5, 0.5], max_iter=2, momentum=0.6, momentum_applies_to="choice") == ([0.3, 0.3], 2)
+    # down, and down again
+    assert script(steps, [0.5, 0.5], max_iter=2, momentum=0.6) == ([0.1, 0.5], 2)
+    assert script(steps, [0.5, 0.5], max_iter=2, momentum=0.6, momentum_applies_to="choice") == (
+        [0.3, 0.3],
+        2,
+    )
     # Too little momentum to turn a sign: as if there were none.
     assert script(steps, [0.5, 0.5], max_iter=2, momentum=0.4) == ([0.5, 0.5], 2)
 
@@ -167,15 +191,25 @@ def test_ties_take_the_first() -> None:
 def test_what_cannot_move_uses_up_its_steps() -> None:
     steps = [[3.0, -2.0, 1.0]]
     for shortcut in (True, False):
-        # The first is black and should be darker, the second is white and should be brighter: 5 steps each.
-        assert script(steps, [0.0, 1.0, 0.5], max_iter=12, shortcut=shortcut) == ([0.0, 1.0, 0.1], 12)
-        assert script(steps, [0.0, 1.0, 0.5], max_iter=10, shortcut=shortcut) == ([0.0, 1.0, 0.5], 10)
+        # The first is black and should be darker, the second is white and should be brighter: 5
+        # steps each.
+        assert script(steps, [0.0, 1.0, 0.5], max_iter=12, shortcut=shortcut) == (
+            [0.0, 1.0, 0.1],
+            12,
+        )
+        assert script(steps, [0.0, 1.0, 0.5], max_iter=10, shortcut=shortcut) == (
+            [0.0, 1.0, 0.5],
+            10,
+        )
         assert script(steps, [0.0, 1.0, 0.5], max_iter=7, shortcut=shortcut) == ([0.0, 1.0, 0.5], 7)
         # Closed at a bound, each costs one step.
         closed = script(steps, [0.0, 1.0, 0.5], max_iter=4, shortcut=shortcut, lock_at_bounds=True)
         assert closed == ([0.0, 1.0, 0.1], 4)
         # Without a limit nothing else is ever chosen.
-        assert script(steps, [0.0, 1.0, 0.5], max_iter=40, limit=None, shortcut=shortcut) == ([0.0, 1.0, 0.5], 40)
+        assert script(steps, [0.0, 1.0, 0.5], max_iter=40, limit=None, shortcut=shortcut) == (
+            [0.0, 1.0, 0.5],
+            40,
+        )
         # With momentum as well.
         more = script(steps, [0.0, 1.0, 0.5], max_iter=12, shortcut=shortcut, momentum=0.6)
         assert more == ([0.0, 1.0, 0.1], 12)
@@ -203,7 +237,8 @@ def test_without_a_gradient_nothing_is_chosen(value: float) -> None:
 
 
 def test_no_step_is_made_against_the_wanted_class() -> None:
-    """Two classes, a linear model: every step that moves a pixel makes the wanted class likelier, for any start."""
+    """Two classes, a linear model: every step that moves a pixel makes the wanted class likelier,
+    for any start."""
     g = torch.Generator().manual_seed(0)
     model = linear(torch.randn(2, 9, generator=g))
     x = torch.rand(20, 1, 1, 9, generator=g)
@@ -242,7 +277,8 @@ class Recorder(JSMA):
         return out
 
     def runs(self) -> list[tuple[Tensor, Tensor]]:
-        out, part = [], []
+        out = []
+        part = []
         for entry in [*self.seen, None]:
             if entry is None and part:
                 out.append((torch.cat([x for x, _ in part]), torch.cat([s for _, s in part])))
@@ -255,20 +291,28 @@ class Recorder(JSMA):
 # ---- invariants
 
 
-@pytest.mark.parametrize("settings", [{}, {"pixels": 3}, {"momentum": 0.6}, {"limit": 2, "delta": 0.3}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"pixels": 3}, {"momentum": 0.6}, {"limit": 2, "delta": 0.3}]
+)
 @pytest.mark.parametrize("shortcut", [False, True])
 def test_invariants(settings: dict[str, Any], shortcut: bool) -> None:
     model, x, target = asked(6)
-    e = Recorder(**({"limit": 5, "lock_at_bounds": False, "max_iter": 80} | settings), shortcut=shortcut)
+    e = Recorder(
+        **({"limit": 5, "lock_at_bounds": False, "max_iter": 80} | settings), shortcut=shortcut
+    )
     cfs = e.explain(model, x, target, batch_size=1)
-    q, delta, limit = e.pixels, e.delta, e.limit or 0
+    q = e.pixels
+    delta = e.delta
+    limit = e.limit or 0
     moved = (cfs.x_cf - cfs.x).flatten(1).double()
     assert e._most <= limit
     assert float(moved.abs().max()) <= limit * delta + 1e-6
     assert bool(((cfs.x_cf >= 0) & (cfs.x_cf <= 1)).all())
-    value, before = cfs.x_cf.flatten(1).double(), cfs.x.flatten(1).double()
+    value = cfs.x_cf.flatten(1).double()
+    before = cfs.x.flatten(1).double()
     on_grid = [
-        ((value - start) / delta - ((value - start) / delta).round()).abs() < 1e-4 for start in (before, 0.0, 1.0)
+        ((value - start) / delta - ((value - start) / delta).round()).abs() < 1e-4
+        for start in (before, 0.0, 1.0)
     ]
     assert bool((on_grid[0] | on_grid[1] | on_grid[2]).all())
     iterations = torch.tensor(cfs.iterations)
@@ -294,7 +338,8 @@ def test_the_iterate_before_the_last_is_not_there_yet() -> None:
 def test_already_met_and_no_iterations() -> None:
     model, x, target = asked(12)
     sure = (model.scores(x).softmax(1).amax(1) > 0.5).nonzero().squeeze(1)[:4].tolist()
-    x, target = x[sure], [target[i] for i in sure]
+    x = x[sure]
+    target = [target[i] for i in sure]
     own = model.predict(x)
     cfs = JSMA().explain(model, x, own)
     assert (cfs.status_codes == Status.ALREADY_MET).all()
@@ -365,11 +410,15 @@ def test_a_pair_goes_its_way_in_any_company(settings: dict[str, Any], fitted: An
 def test_the_shortcut_saves_passes_and_nothing_else() -> None:
     model, x, target = asked(6)
     fast = JSMA(limit=5, lock_at_bounds=False, max_iter=60).explain(model, x, target)
-    slow = JSMA(limit=5, lock_at_bounds=False, max_iter=60, shortcut=False).explain(model, x, target)
+    slow = JSMA(limit=5, lock_at_bounds=False, max_iter=60, shortcut=False).explain(
+        model, x, target
+    )
     assert torch.equal(fast.x_cf, slow.x_cf)
     assert (fast.iterations == slow.iterations).all()
     assert fast.passes < slow.passes
-    waiting = JSMA(limit=5, lock_at_bounds=False, max_iter=60, compact=False).explain(model, x, target)
+    waiting = JSMA(limit=5, lock_at_bounds=False, max_iter=60, compact=False).explain(
+        model, x, target
+    )
     assert fast.passes < waiting.passes
 
 
@@ -387,7 +436,9 @@ def test_locked_pixels_keep_every_bit() -> None:
     assert torch.equal(kept, x[:, :, locked].contiguous().view(torch.int32))
     assert bool((cfs.x_cf != x)[:, :, ~locked].any())
     with pytest.warns(UserWarning, match="nothing free"):
-        none = JSMA(max_iter=40).explain(model, x, target, locked=torch.ones(8, 8, dtype=torch.bool))
+        none = JSMA(max_iter=40).explain(
+            model, x, target, locked=torch.ones(8, 8, dtype=torch.bool)
+        )
     assert torch.equal(none.x_cf, x)
     assert not none.found.any()
     # One mask an image.
@@ -416,7 +467,11 @@ def test_time_that_runs_out() -> None:
     cfs = JSMA().explain(model, x, target, time_budget=1e-9)
     assert torch.equal(cfs.x_cf, x)
     assert not cfs.found.any()
-    assert all("time budget of 1e-09 s" in r for r, c in zip(cfs.reasons, cfs.status_codes, strict=True) if c == 2)
+    assert all(
+        "time budget of 1e-09 s" in r
+        for r, c in zip(cfs.reasons, cfs.status_codes, strict=True)
+        if c == 2
+    )
     # After two steps of the first three pairs: they are as far as that, the others have not begun.
     goal = BoundTarget(torch.tensor(target), 1.0, 0.0, True, 10)
     clock = Rope(1.0, Progress(False, ""), looks=2)
@@ -437,7 +492,9 @@ def test_what_fails_before_the_time_is_up_is_not_late() -> None:
     free = torch.ones_like(x, dtype=torch.bool)
     free[0] = False  # stuck at once
     goal = BoundTarget(torch.tensor(target), 1.0, 0.0, True, 10)
-    problem = ImageSearchProblem(model, x, goal, free, RowRandom.of(0, x), Rope(1.0, Progress(False, ""), looks=1), 2)
+    problem = ImageSearchProblem(
+        model, x, goal, free, RowRandom.of(0, x), Rope(1.0, Progress(False, ""), looks=1), 2
+    )
     with model.eval_mode():
         found = JSMA().search(problem)
     assert found.out_of_time is not None
@@ -446,8 +503,10 @@ def test_what_fails_before_the_time_is_up_is_not_late() -> None:
 
 def test_the_callers_tensors_stay() -> None:
     model, x, target = asked(4)
-    x, locked = x.clone(), torch.zeros(4, 1, 8, 8, dtype=torch.bool)
-    copy, wanted = x.clone(), list(target)
+    x = x.clone()
+    locked = torch.zeros(4, 1, 8, 8, dtype=torch.bool)
+    copy = x.clone()
+    wanted = list(target)
     cfs = JSMA(max_iter=20).explain(model, x, target, locked=locked)
     assert torch.equal(x, copy)
     assert target == wanted

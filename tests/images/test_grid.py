@@ -15,7 +15,8 @@ from holdfast.render.svg import width_of
 from support.images import pairs_by_hand
 from support.pages import EVIL, Picture, Reader, pixels_of
 
-BLACK, WHITE = [0, 0, 0], [255, 255, 255]
+BLACK = [0, 0, 0]
+WHITE = [255, 255, 255]
 
 
 def test_colours_and_differences_are_those_of_the_pixels() -> None:
@@ -29,10 +30,15 @@ def test_colours_and_differences_are_those_of_the_pixels() -> None:
     assert changed[0, 1].tolist() == list(picture.RED)
     assert changed[0, 0].tolist() == WHITE
     strength = picture.PALEST + (1 - picture.PALEST) * 0.4  # darker by 0.4
-    assert changed[2, 3].tolist() == [round(255 * (1 - strength) + strength * c) for c in picture.BLUE]
-    # Of a coloured image the channel that changes most: here one is darker by 0.1, one brighter by 1.
+    assert changed[2, 3].tolist() == [
+        round(255 * (1 - strength) + strength * c) for c in picture.BLUE
+    ]
+    # Of a coloured image the channel that changes most: here one is darker by 0.1, one brighter by
+    # 1.
     after = torch.tensor([0.4, 1.0, 0.5]).view(3, 1, 1)
-    assert picture.difference(torch.tensor([0.5, 0.0, 0.5]).view(3, 1, 1), after).tolist() == [[list(picture.RED)]]
+    assert picture.difference(torch.tensor([0.5, 0.0, 0.5]).view(3, 1, 1), after).tolist() == [
+        [list(picture.RED)]
+    ]
     least = picture.difference(torch.zeros(1, 1, 1), torch.full((1, 1, 1), 1 / 255))
     assert (least < 245).any()  # the least change can be seen
 
@@ -41,15 +47,29 @@ def test_a_grid_shows_image_counterfactual_and_difference_beside_each_other() ->
     cfs = pairs_by_hand()
     shown = Picture(cfs.grid(zoom=42))
     assert {(i.width, i.height) for i in shown.images} == {(168, 126)}
-    tiles = picture.colours(cfs.x[0]), picture.colours(cfs.x_cf[0]), picture.difference(cfs.x[0], cfs.x_cf[0])
-    (before, again), (after,), (changed,) = (shown.places_of(tile) for tile in tiles)  # both pairs are of one image
+    tiles = (
+        picture.colours(cfs.x[0]),
+        picture.colours(cfs.x_cf[0]),
+        picture.difference(cfs.x[0], cfs.x_cf[0]),
+    )
+    # both pairs are of one image
+    (before, again), (after,), (changed,) = (shown.places_of(tile) for tile in tiles)
     assert before[0] == after[0] == changed[0] == again[0]
     assert before[1] < after[1] < changed[1] < again[1]
     assert shown.words == [
-        "original", "counterfactual", "difference", "0 → 1", "2 pixels, confidence 0.60",
-        "original", "counterfactual", "difference", "0 → 2", "1 pixel, confidence 0.90",
-        "brighter than before", "darker",
-    ]  # fmt: skip
+        "original",
+        "counterfactual",
+        "difference",
+        "0 → 1",
+        "2 pixels, confidence 0.60",
+        "original",
+        "counterfactual",
+        "difference",
+        "0 → 2",
+        "1 pixel, confidence 0.90",
+        "brighter than before",
+        "darker",
+    ]
 
 
 @pytest.mark.parametrize("by", ["pair", "image"])
@@ -58,7 +78,8 @@ def test_a_png_file_shows_what_the_svg_file_shows(by: Any, tmp_path: Path) -> No
     svg = cfs.grid(tmp_path / "grid.svg", zoom=7, by=by)
     assert (tmp_path / "grid.svg").read_text(encoding="utf-8") == svg == svg._repr_svg_()
     cfs.grid(tmp_path / "grid.png", zoom=7, by=by)
-    canvas, shown = pixels_of((tmp_path / "grid.png").read_bytes()), Picture(svg)
+    canvas = pixels_of((tmp_path / "grid.png").read_bytes())
+    shown = Picture(svg)
     assert canvas.shape == (shown.height, shown.width, 3)
     for image in shown.images:
         part = canvas[image.y : image.y + image.height, image.x : image.x + image.width]
@@ -87,12 +108,15 @@ def test_which_pairs_a_grid_shows() -> None:
     assert picture.chosen(cfs, 4, "fewest").tolist() == [1, 3, 0, 2]
     assert picture.chosen(cfs, 2, "most").tolist() == [2, 0]
     assert picture.chosen(pairs_by_hand(), 12, "spread").tolist() == [0, 3]  # those with an answer
-    assert picture.chosen(pairs_by_hand(codes=(2, 2, 1, 2)), 12, "spread").tolist() == [0, 1, 2, 3]  # or the attempts
-    one, other = (Picture(cfs.grid(pairs=[i], zoom=4)) for i in (3, 0))
+    # or the attempts
+    assert picture.chosen(pairs_by_hand(codes=(2, 2, 1, 2)), 12, "spread").tolist() == [0, 1, 2, 3]
+    one = Picture(cfs.grid(pairs=[3], zoom=4))
+    other = Picture(cfs.grid(pairs=[0], zoom=4))
     assert (one.width, one.height) == (other.width, other.height)
     assert not one.places_of(picture.colours(cfs.x_cf[0]))
     assert other.places_of(picture.colours(cfs.x_cf[0]))
-    wide, high = (Picture(cfs.grid(zoom=30, columns=k)) for k in (4, 1))
+    wide = Picture(cfs.grid(zoom=30, columns=4))
+    high = Picture(cfs.grid(zoom=30, columns=1))
     assert wide.width > high.width
     assert wide.height < high.height
 
@@ -136,15 +160,25 @@ def test_captions() -> None:
     assert re.fullmatch("a+… → b+…", both)
     assert width_of(both, picture.TITLE) <= 300
     assert [picture.caption(cfs, i) for i in (0, 2, 3)] == [
-        "2 pixels, confidence 0.60", "not found, confidence 0.30", "1 pixel, confidence 0.90"
-    ]  # fmt: skip
+        "2 pixels, confidence 0.60",
+        "not found, confidence 0.30",
+        "1 pixel, confidence 0.90",
+    ]
 
 
 @pytest.mark.parametrize("by", ["pair", "image"])
 def test_long_names_and_odd_letters_stay_inside_a_grid(by: Any) -> None:
-    names = ("a very long name of a class that has no room anywhere" * 3, "日本", "\u0627 é \u2013 “x”\n\t\0")
+    names = (
+        "a very long name of a class that has no room anywhere" * 3,
+        "日本",
+        "\u0627 é \u2013 “x”\n\t\0",
+    )
     canvas = pixels_of(pairs_by_hand(names).grid(zoom=8, by=by).png())
-    edge = [canvas[:20].reshape(-1, 3), canvas[:, :20].reshape(-1, 3), canvas[:, -20:].reshape(-1, 3)]
+    edge = [
+        canvas[:20].reshape(-1, 3),
+        canvas[:, :20].reshape(-1, 3),
+        canvas[:, -20:].reshape(-1, 3),
+    ]
     assert (np.concatenate(edge) == 255).all()
 
 

@@ -23,21 +23,34 @@ from support.pages import Reader
 
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("classes", [(0, 1, 2), ("a", "é", "c d"), (1, "1", 2.5)])
-def test_a_parquet_file_holds_everything(tmp_path: Path, classes: tuple[Any, ...], channels: int) -> None:
+def test_a_parquet_file_holds_everything(
+    tmp_path: Path, classes: tuple[Any, ...], channels: int
+) -> None:
     cfs = pairs_by_hand(classes, channels)
     cfs.x_cf[2].uniform_(generator=torch.Generator().manual_seed(0))
     cfs.save(tmp_path / "a.parquet")
     again = ImageCounterfactuals.load(tmp_path / "a.parquet")
     for name in ("x", "x_cf", "scores"):
-        ours, theirs = getattr(cfs, name), getattr(again, name)
+        ours = getattr(cfs, name)
+        theirs = getattr(again, name)
         assert ours.dtype == theirs.dtype
         assert torch.equal(ours, theirs)
     for name in ("status_codes", "source", "own", "iterations"):
         assert getattr(cfs, name).tolist() == getattr(again, name).tolist()
         assert getattr(again, name).dtype == np.int64
     assert torch.equal(again.goal.label, cfs.goal.label)
-    assert (again.goal.sign, again.goal.margin, again.goal.soft, again.goal.k) == (1.0, 0.0, True, 3)
-    assert (again.reasons, again.passes, again.classes, again.run) == (cfs.reasons, 123, cfs.classes, RUN)
+    assert (again.goal.sign, again.goal.margin, again.goal.soft, again.goal.k) == (
+        1.0,
+        0.0,
+        True,
+        3,
+    )
+    assert (again.reasons, again.passes, again.classes, again.run) == (
+        cfs.reasons,
+        123,
+        cfs.classes,
+        RUN,
+    )
     pd.testing.assert_frame_equal(again.to_table(), cfs.to_table())
     again.x_cf[0] = 0  # what was read is the reader's own
     plain = pd.read_parquet(tmp_path / "a.parquet")  # and other readers see lists of numbers
@@ -67,15 +80,24 @@ def test_no_pairs_are_a_file_as_well(tmp_path: Path) -> None:
     whole = pairs_by_hand()
     none = torch.arange(0)
     empty = replace(
-        whole, x=whole.x[none], x_cf=whole.x_cf[none], scores=whole.scores[none], goal=whole.goal[none],
-        status_codes=whole.status_codes[:0], reasons=[],
-        source=whole.source[:0], own=whole.own[:0], iterations=whole.iterations[:0],
-    )  # fmt: skip
+        whole,
+        x=whole.x[none],
+        x_cf=whole.x_cf[none],
+        scores=whole.scores[none],
+        goal=whole.goal[none],
+        status_codes=whole.status_codes[:0],
+        reasons=[],
+        source=whole.source[:0],
+        own=whole.own[:0],
+        iterations=whole.iterations[:0],
+    )
     empty.save(tmp_path / "none.parquet")
     again = ImageCounterfactuals.load(tmp_path / "none.parquet")
     assert again.x.shape == (0, 1, 3, 4)
     assert len(again.to_table()) == len(again.changes()) == 0
-    assert "No images were asked about." in again.report(tmp_path / "none.html").read_text(encoding="utf-8")
+    assert "No images were asked about." in again.report(tmp_path / "none.html").read_text(
+        encoding="utf-8"
+    )
     assert Reader(again._repr_html_()).rows == []
     with pytest.raises(SettingError, match="there are no pairs"):
         again.grid()
@@ -105,7 +127,9 @@ def test_files_that_are_something_else(tmp_path: Path) -> None:
     pairs_by_hand().save(tmp_path / "good.parquet")
     with pytest.raises(FileError, match=r"was not written by Counterfactuals\.save"):
         hf.Counterfactuals.load(tmp_path / "good.parquet")
-    with pytest.raises(FileError, match=r"must be one of \.parquet, \.npz, \.csv, \.json, \.png, \.svg, \.html"):
+    with pytest.raises(
+        FileError, match=r"must be one of \.parquet, \.npz, \.csv, \.json, \.png, \.svg, \.html"
+    ):
         pairs_by_hand().save(tmp_path / "a.txt")
     with pytest.raises(FileError, match="cannot write"):
         pairs_by_hand().save(tmp_path / "no" / "a.parquet")
@@ -117,9 +141,17 @@ def test_a_file_whose_text_was_changed_is_damaged(tmp_path: Path) -> None:
     pairs_by_hand().save(tmp_path / "a.parquet")
     table: Any = pq.read_table(tmp_path / "a.parquet")
     content = json.loads(table.schema.metadata[b"holdfast-images"])
-    for change in ({"size": [1, 3, 5]}, {"classes": ["a"]}, {"goal": {}}, {"run": {"method": 1}}, {"size": None}):
+    for change in (
+        {"size": [1, 3, 5]},
+        {"classes": ["a"]},
+        {"goal": {}},
+        {"run": {"method": 1}},
+        {"size": None},
+    ):
         text = json.dumps(content | change).encode()
-        pq.write_table(table.replace_schema_metadata({b"holdfast-images": text}), tmp_path / "bad.parquet")
+        pq.write_table(
+            table.replace_schema_metadata({b"holdfast-images": text}), tmp_path / "bad.parquet"
+        )
         with pytest.raises(FileError, match="is damaged"):
             ImageCounterfactuals.load(tmp_path / "bad.parquet")
 
@@ -137,7 +169,9 @@ def test_images_and_labels_in_and_out(tmp_path: Path) -> None:
     np.savez(tmp_path / "b.npz", images=(255 * x).astype(np.uint8)[:, None], more=x)
     data = read_images(tmp_path / "b.npz", (1, 3, 4))
     assert data.labels is None
-    assert torch.equal(data.images, torch.from_numpy((255 * x).astype(np.uint8)).float()[:, None] / 255)
+    assert torch.equal(
+        data.images, torch.from_numpy((255 * x).astype(np.uint8)).float()[:, None] / 255
+    )
     np.savez(tmp_path / "swapped.npz", images=x.astype(">f4"))
     assert torch.equal(read_images(tmp_path / "swapped.npz").images, torch.from_numpy(x)[:, None])
 
@@ -146,15 +180,24 @@ BAD_IMAGES: dict[str, tuple[dict[str, Any], str]] = {
     "missing": ({"image": np.zeros((2, 3, 4))}, "has no array 'images'; did you mean 'image'"),
     "empty": ({}, "has no array 'images'; it is empty"),
     "flat": ({"images": np.zeros((2, 12))}, r"expected images of shape .* got \(2, 12\)"),
-    "beyond": ({"images": np.full((2, 3, 4), 255.0)}, r"between 0 and 1, got 255 to 255; divide them by 255\?"),
+    "beyond": (
+        {"images": np.full((2, 3, 4), 255.0)},
+        r"between 0 and 1, got 255 to 255; divide them by 255\?",
+    ),
     "negative": ({"images": np.full((2, 3, 4), -0.5)}, "between 0 and 1"),
     "nan": ({"images": np.full((2, 3, 4), np.nan)}, r"between 0 and 1|non-finite \(NaN\)"),
     "whole": ({"images": np.zeros((2, 3, 4), np.int64)}, "images are bytes"),
     "texts": ({"images": np.array([[["a"]]])}, "are not numeric but <U1"),
     "objects": ({"images": np.array([None, "x"], dtype=object)}, "holds Python objects"),
     "size": ({"images": np.zeros((2, 5, 5))}, "expected images of 1 x 3 x 4, got 1 x 5 x 5"),
-    "few labels": ({"images": np.zeros((2, 3, 4)), "labels": [1]}, r"needs 2 labels, got shape \(1,\)"),
-    "real labels": ({"images": np.zeros((2, 3, 4)), "labels": [1.5, 2]}, "integers or strings, got float64"),
+    "few labels": (
+        {"images": np.zeros((2, 3, 4)), "labels": [1]},
+        r"needs 2 labels, got shape \(1,\)",
+    ),
+    "real labels": (
+        {"images": np.zeros((2, 3, 4)), "labels": [1.5, 2]},
+        "integers or strings, got float64",
+    ),
 }
 
 

@@ -1,4 +1,5 @@
-"""The laws of image methods: what each of them promises, on every kind of model. A new method is one more line."""
+"""The laws of image methods: what each of them promises, on every kind of model. A new method is
+one more line."""
 
 import pickle
 import random
@@ -31,10 +32,19 @@ from support.images import cnn, colour, digits, patches, spectral
 @cache
 def ensemble() -> ImageModel:
     x, y = digits()
-    return Ensemble(members=3, hidden=(16,), epochs=8, batch_size=50, lr=0.01).fit(x[:600], y[:600], threads=1).model_
+    return (
+        Ensemble(members=3, hidden=(16,), epochs=8, batch_size=50, lr=0.01)
+        .fit(x[:600], y[:600], threads=1)
+        .model_
+    )
 
 
-MODELS: dict[str, Callable[[], ImageModel]] = {"own": spectral, "colour": colour, "foreign": cnn, "ensemble": ensemble}
+MODELS: dict[str, Callable[[], ImageModel]] = {
+    "own": spectral,
+    "colour": colour,
+    "foreign": cnn,
+    "ensemble": ensemble,
+}
 NO_FEATURES = {"ensemble"}
 
 
@@ -53,12 +63,15 @@ def asked(model: str) -> tuple[Tensor, list[int]]:
 
 @cache
 def coder(model: str) -> ConvAutoencoder:
-    return ConvAutoencoder(width=4, epochs=1 if model == "colour" else 4, batch_size=30, lr=5e-3).fit(data(model)[0])
+    return ConvAutoencoder(
+        width=4, epochs=1 if model == "colour" else 4, batch_size=30, lr=5e-3
+    ).fit(data(model)[0])
 
 
 @cache
 def vae(model: str) -> ConvVAE:
-    # With the whole weight of its divergence a VAE of such small images makes little use of its code.
+    # With the whole weight of its divergence a VAE of such small images makes little use of its
+    # code.
     epochs = 1 if model == "colour" else 15
     return ConvVAE(latent=8, weight=0.05, epochs=epochs, batch_size=30, lr=2e-3).fit(data(model)[0])
 
@@ -74,14 +87,21 @@ METHODS: dict[str, Callable[[str], ImageExplainer]] = {
     "deduce plain": lambda m: DeDUCE(**few(m), lam=10.0, momentum=0.0),
     "deduce as printed": lambda m: DeDUCE(**few(m) | {"momentum_applies_to": "choice"}),
     "jsma": lambda m: JSMA(**few(m)),
-    "jsma original": lambda m: JSMA(saliency="original", delta=1.0, max_iter=4 if m == "colour" else 30),
+    "jsma original": lambda m: JSMA(
+        saliency="original", delta=1.0, max_iter=4 if m == "colour" else 30
+    ),
     "jsma pairs": lambda m: JSMA(saliency="original", delta=1.0, pixels=2, max_iter=20),
     "greedy-ensemble": lambda m: GreedyEnsemble(**few(m), confidence=0.6),
     "prototype": lambda m: Prototype(
         steps=3 if m == "colour" else 25, bisections=2, lr=0.05, c=10.0, autoencoder=coder(m)
     ),
     "revise": lambda m: REVISE(
-        optimizer="adam", max_iter=4 if m == "colour" else 120, step=0.2, lam=0.001, vae=vae(m), confidence=None
+        optimizer="adam",
+        max_iter=4 if m == "colour" else 120,
+        step=0.2,
+        lam=0.001,
+        vae=vae(m),
+        confidence=None,
     ),
 }
 NEED_FEATURES = {"deduce", "deduce plain", "deduce as printed"}
@@ -102,10 +122,12 @@ Solved = tuple[ImageExplainer, ImageModel, Tensor, list[int], ImageCounterfactua
 @cache
 def solved(method: str, model: str) -> Solved:
     """Each method on each model once; the laws look at the same answers."""
-    m, (x, target) = MODELS[model](), asked(model)
+    m = MODELS[model]()
+    x, target = asked(model)
     e = METHODS[method](model)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # networks without spectral normalisation are warned about, see test_deduce
+        # networks without spectral normalisation are warned about, see test_deduce
+        warnings.simplefilter("ignore")
         e.fit(m, *data(model))
     return e, m, x, target, e.explain(m, x, target, seed=3, locked=locked_of(x))
 
@@ -171,7 +193,8 @@ def test_found_means_that_the_bare_model_agrees(method: str, model: str) -> None
 @every
 def test_same_seed_same_answer_in_any_company(method: str, model: str) -> None:
     e, m, x, target, cfs = solved(method, model)
-    locked, n = locked_of(x), len(x)
+    locked = locked_of(x)
+    n = len(x)
 
     def ask(rows: list[int], **call: Any) -> ImageCounterfactuals:
         return e.explain(m, x[rows], [target[i] for i in rows], seed=3, locked=locked[rows], **call)
@@ -194,14 +217,18 @@ def test_the_callers_world_is_left_as_found(method: str, model: str) -> None:
     flags = [p.requires_grad for p in net.parameters()]
     for i, p in enumerate(net.parameters()):
         p.requires_grad_(i % 2 == 0)
-    before, modes = {k: v.clone() for k, v in net.state_dict().items()}, [part.training for part in net.modules()]
+    before = {k: v.clone() for k, v in net.state_dict().items()}
+    modes = [part.training for part in net.modules()]
     hooks = sum(len(part._forward_hooks) + len(part._forward_pre_hooks) for part in net.modules())
-    copy, locked, wanted = x.clone(), locked_of(x), list(target)
+    copy = x.clone()
+    locked = locked_of(x)
+    wanted = list(target)
     torch.manual_seed(7)
     np.random.seed(7)
     random.seed(7)
     states = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()
-    threads, grad = torch.get_num_threads(), torch.is_grad_enabled()
+    threads = torch.get_num_threads()
+    grad = torch.is_grad_enabled()
     try:
         again = e.explain(m, x, target, seed=3, locked=locked)
         assert torch.equal(torch.get_rng_state(), states[0])
@@ -212,7 +239,9 @@ def test_the_callers_world_is_left_as_found(method: str, model: str) -> None:
         assert target == wanted
         assert torch.equal(locked, locked_of(x))
         assert [part.training for part in net.modules()] == modes
-        assert hooks == sum(len(part._forward_hooks) + len(part._forward_pre_hooks) for part in net.modules())
+        assert hooks == sum(
+            len(part._forward_hooks) + len(part._forward_pre_hooks) for part in net.modules()
+        )
         for i, p in enumerate(net.parameters()):
             assert p.requires_grad == (i % 2 == 0)
             assert p.grad is None
@@ -263,7 +292,8 @@ def test_no_images(method: str, model: str) -> None:
 @every
 def test_ways_to_say_what_is_wanted(method: str, model: str) -> None:
     e, m, x, target, _ = solved(method, model)
-    x, k = x[:2], len(m.classes)
+    x = x[:2]
+    k = len(m.classes)
     now = m.scores(x)
     one = e.explain(m, x, target[0], seed=3)
     assert one.target.tolist() == [target[0]] * 2
@@ -301,7 +331,11 @@ def test_a_used_up_budget_still_returns_every_pair(method: str, model: str) -> N
     assert len(cfs) == len(x)
     late = cfs.status_codes == Status.NOT_FOUND
     assert late.any()
-    assert all("time budget" in reason for reason, is_late in zip(cfs.reasons, late, strict=True) if is_late)
+    assert all(
+        "time budget" in reason
+        for reason, is_late in zip(cfs.reasons, late, strict=True)
+        if is_late
+    )
 
 
 @every

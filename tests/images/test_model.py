@@ -1,4 +1,5 @@
-"""Models of images: what they take, what they give back, and that nothing of the caller's changes."""
+"""Models of images: what they take, what they give back, and that nothing of the caller's
+changes."""
 
 import json
 import pickle
@@ -62,7 +63,8 @@ def test_images_of_all_kinds() -> None:
 
 def test_images_are_copies() -> None:
     x = noise(2, 1, 3, 3)
-    y, array = x.clone(), x.numpy().copy()
+    y = x.clone()
+    array = x.numpy().copy()
     as_images(x).zero_()
     as_images(array).zero_()
     assert torch.equal(x, y)
@@ -71,7 +73,11 @@ def test_images_are_copies() -> None:
 
 def test_images_can_be_differentiated_by_wherever_they_were_made() -> None:
     with torch.inference_mode():
-        made = [as_images(noise(2, 1, 3, 3)), as_images(np.zeros((2, 3, 3))), as_images(np.zeros((2, 3, 3), np.uint8))]
+        made = [
+            as_images(noise(2, 1, 3, 3)),
+            as_images(np.zeros((2, 3, 3))),
+            as_images(np.zeros((2, 3, 3), np.uint8)),
+        ]
     for x in made:
         assert not x.is_inference()
         x.requires_grad_()
@@ -125,7 +131,9 @@ class Parts(nn.Module):
         if self.mode == "rows":
             self.odd(h.flatten(0, 1).flatten(1))
         out = self.head(self.act(h).mean((2, 3)))
-        return {"tuple": (out, h), "one": out[:, :1], "flat": out.sum(1), "nan": out / 0}.get(self.mode, out)
+        return {"tuple": (out, h), "one": out[:, :1], "flat": out.sum(1), "nan": out / 0}.get(
+            self.mode, out
+        )
 
 
 def parts(mode: str = "", seed: int = 0) -> Parts:
@@ -177,7 +185,8 @@ def test_a_module_that_works_on_its_images() -> None:
 def test_the_pullback_by_autograd() -> None:
     model = ImageModel.of(parts(), (1, 6, 6), features="conv")
     x = noise(3, 1, 6, 6)
-    v, w = noise(3, 3, seed=1), noise(3, 5, seed=2)
+    v = noise(3, 3, seed=1)
+    w = noise(3, 5, seed=2)
     with model.eval_mode():
         z, scores, pull = model.vjp(x)
         got = pull(w, v)
@@ -193,7 +202,9 @@ def test_the_pullback_by_autograd() -> None:
 
 def test_probabilities_become_scores() -> None:
     net = parts()
-    soft = ImageModel.of(nn.Sequential(net, nn.Softmax(1)), (1, 6, 6), outputs="probabilities", features="0.conv")
+    soft = ImageModel.of(
+        nn.Sequential(net, nn.Softmax(1)), (1, 6, 6), outputs="probabilities", features="0.conv"
+    )
     plain = ImageModel.of(net, (1, 6, 6), features="conv")
     x = noise(4, 1, 6, 6)
     assert torch.allclose(soft.scores(x), plain.scores(x).log_softmax(1), atol=1e-5)
@@ -225,8 +236,16 @@ def test_what_is_no_model() -> None:
         (parts("one"), {}, r"maps 8 images to shape \(8, 1\)"),
         (parts("flat"), {}, r"to shape \(8,\)"),
         (parts("nan"), {}, "non-finite scores"),
-        (parts(), {"outputs": "scores"}, "outputs must be 'logits' or 'probabilities', got 'scores'"),
-        (parts(), {"classes": ["a", "b"]}, r"3 classes, so it needs 3 different names, got \['a', 'b'\]"),
+        (
+            parts(),
+            {"outputs": "scores"},
+            "outputs must be 'logits' or 'probabilities', got 'scores'",
+        ),
+        (
+            parts(),
+            {"classes": ["a", "b"]},
+            r"3 classes, so it needs 3 different names, got \['a', 'b'\]",
+        ),
         (parts(), {"classes": ["a", "b", "b"]}, "3 different names"),
     ]
     for module, settings, text in wrong:
@@ -291,12 +310,17 @@ def test_the_module_is_given_back_as_it_was() -> None:
     for i, p in enumerate(net.parameters()):
         p.requires_grad_(i % 2 == 0)
     model = ImageModel.of(net, (1, 6, 6), features="conv")
-    modes, flags = [m.training for m in net.modules()], [p.requires_grad for p in net.parameters()]
+    modes = [m.training for m in net.modules()]
+    flags = [p.requires_grad for p in net.parameters()]
 
     def same() -> bool:
         hooks = [len(m._forward_hooks) for m in net.modules()]
         now = [m.training for m in net.modules()], [p.requires_grad for p in net.parameters()]
-        return now == (modes, flags) and not any(hooks) and all(p.grad is None for p in net.parameters())
+        return (
+            now == (modes, flags)
+            and not any(hooks)
+            and all(p.grad is None for p in net.parameters())
+        )
 
     assert same()
     x = noise(4, 1, 6, 6)
@@ -349,7 +373,8 @@ def networks() -> dict[str, ImageModel]:
 @pytest.mark.parametrize("count", [1, 2])
 def test_an_image_has_the_same_bits_in_any_batch(count: int) -> None:
     for name, model in networks().items():
-        x, v = noise(16, *model.size), noise(16, 10, seed=1)
+        x = noise(16, *model.size)
+        v = noise(16, 10, seed=1)
         w = noise(16, model.feature_count, seed=2)
         with limited_threads(count), model.eval_mode():
             z, scores, pull = model.vjp(x)
@@ -392,7 +417,11 @@ def test_there_and_back(tmp_path: Path) -> None:
     assert torch.equal(before, torch.get_rng_state())
     assert torch.equal(again.scores(x[:50]), model.scores(x[:50]))
     assert torch.equal(again.features(x[:50]), model.features(x[:50]))
-    assert (again.classes, again.size, again.coefficient) == (model.classes, model.size, model.coefficient)
+    assert (again.classes, again.size, again.coefficient) == (
+        model.classes,
+        model.size,
+        model.coefficient,
+    )
     assert again.fingerprint() == model.fingerprint()
     assert again.density is None
     density = FeatureDensity(trained).fit(x[:600], y[:600])
@@ -419,7 +448,8 @@ def test_damaged_files(tmp_path: Path) -> None:
     with lent_generator(0):
         net = folded(trainable(Shape(1, 8, 3, width=2, stages=2, depth=1)).eval())
     ImageModel.of(net).save(path)
-    tensors, good = load_file(path), {"shape": net.shape.to_dict(), "classes": [0, 1, 2]}
+    tensors = load_file(path)
+    good = {"shape": net.shape.to_dict(), "classes": [0, 1, 2]}
 
     def refused(text: str, change: dict[str, Any] | None = None, **other: Tensor) -> None:
         content = good | (change or {})
@@ -494,14 +524,19 @@ def test_lipschitz_of_a_linear_map_is_its_spectral_norm() -> None:
 
 @pytest.mark.parametrize("name", ["own", "foreign"])
 def test_lipschitz_of_a_network_by_its_jacobian(name: str) -> None:
-    model, (x, _) = {"own": spectral, "foreign": cnn}[name](), digits()
+    model = {"own": spectral, "foreign": cnn}[name]()
+    x, _ = digits()
     norms = lipschitz(model, x[:3], steps=100)
     with torch.inference_mode():
         again = lipschitz(model, x[:4].clone())  # a full batch, which nothing is added to
     assert again.images == 4
     with model.eval_mode(), torch.enable_grad():
         exact = [
-            float(torch.linalg.matrix_norm(torch.autograd.functional.jacobian(features(model), image).flatten(1), 2))
+            float(
+                torch.linalg.matrix_norm(
+                    torch.autograd.functional.jacobian(features(model), image).flatten(1), 2
+                )
+            )
             for image in x[:3]
         ]
     assert norms.largest == pytest.approx(max(exact), rel=1e-2)

@@ -16,19 +16,30 @@ from support.pages import EVIL, Reader, pixels_of
 
 
 def test_the_report_tells_of_every_pair(tmp_path: Path) -> None:
-    text = pairs_by_hand(("zero", "one", "two")).report(tmp_path / "deep" / "r.html").read_text(encoding="utf-8")
+    text = (
+        pairs_by_hand(("zero", "one", "two"))
+        .report(tmp_path / "deep" / "r.html")
+        .read_text(encoding="utf-8")
+    )
     rows = [row for row in Reader(text).rows if len(row) == 8][1:]
     cells = [[re.sub(r"\s+", " ", cell).strip() for cell in row] for row in rows]
     assert [row[0] for row in cells] == ["0", "0", "1", "1"]
     assert [row[2] for row in cells] == ["zero → one", "zero → two", "two → one", "zero → two"]
     assert [row[3] for row in cells] == [
-        "found", "already met", "not foundthe best attempt has probability 0.30; wait", "found"
-    ]  # fmt: skip
+        "found",
+        "already met",
+        "not foundthe best attempt has probability 0.30; wait",
+        "found",
+    ]
     assert [row[4:] for row in cells] == [
-        ["2", "1.40", "5", "60.0%"], ["0", "0.00", "0", "70.0%"], ["", "", "700", "30.0%"], ["1", "0.20", "2", "90.0%"]
-    ]  # fmt: skip
+        ["2", "1.40", "5", "60.0%"],
+        ["0", "0.00", "0", "70.0%"],
+        ["", "", "700", "30.0%"],
+        ["1", "0.20", "2", "90.0%"],
+    ]
     told = (
-        "2 images, 4 pairs of an image and a wanted class: 2 answered, 1 met from the start; half of the answers change"
+        "2 images, 4 pairs of an image and a wanted class: 2 answered, 1 met from the start; "
+        "half of the answers change"
     )
     assert f"{told} 1.5 pixels (12.5% of an image) or fewer." in text
     assert "DeDUCE(mu=2)" in text
@@ -38,7 +49,10 @@ def test_the_report_tells_of_every_pair(tmp_path: Path) -> None:
 
 def test_pages_load_nothing_and_run_nothing_from_names(tmp_path: Path) -> None:
     cfs = pairs_by_hand((EVIL, "b", "c"))
-    for text, scripts in ((cfs.report(tmp_path / "r.html").read_text(encoding="utf-8"), 1), (cfs._repr_html_(), 0)):
+    for text, scripts in (
+        (cfs.report(tmp_path / "r.html").read_text(encoding="utf-8"), 1),
+        (cfs._repr_html_(), 0),
+    ):
         seen = Reader(text)
         assert seen.count("script") == scripts
         for tag, attributes in seen.tags:
@@ -59,12 +73,18 @@ def test_images_in_pages_are_those_of_the_pairs() -> None:
         for url in map(card.__getitem__, ("before", "after", "changed"))
     ]
     cfs = pairs_by_hand()
-    wanted = picture.colours(cfs.x[0]), picture.colours(cfs.x_cf[0]), picture.difference(cfs.x[0], cfs.x_cf[0])
+    wanted = (
+        picture.colours(cfs.x[0]),
+        picture.colours(cfs.x_cf[0]),
+        picture.difference(cfs.x[0], cfs.x_cf[0]),
+    )
     for ours, theirs in zip(shown, wanted, strict=True):
         assert np.array_equal(ours, theirs)
 
 
-def test_a_report_without_the_plot_extra_has_no_charts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_without_the_plot_extra_has_no_charts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = importlib.import_module
 
     def without(name: str, *more: Any) -> Any:
@@ -92,8 +112,9 @@ def test_the_table_of_classes_has_medians() -> None:
     assert table is not None
     assert table["columns"] == ["1", "2"]
     assert [(name, [value for value, _ in cells]) for name, cells in table["lines"]] == [
-        ("0", ["2", "0.5"]), ("2", ["12", ""])
-    ]  # fmt: skip
+        ("0", ["2", "0.5"]),
+        ("2", ["12", ""]),
+    ]
     assert page.matrix(replace(cfs, own=np.zeros(4, dtype=np.int64))) is None
 
 

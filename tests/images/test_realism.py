@@ -1,4 +1,5 @@
-"""Scores of realism: the GAN, the descent behind AnoGAN, the table of scores and the area under the curve."""
+"""Scores of realism: the GAN, the descent behind AnoGAN, the table of scores and the area under the
+curve."""
 
 import json
 from dataclasses import dataclass, field
@@ -54,11 +55,19 @@ def noise(*shape: int, seed: int = 0) -> Tensor:
 
 @pytest.mark.parametrize(
     ("size", "inputs", "outputs", "kernel", "stride"),
-    [((1, 1), 5, 4, (3, 3), (2, 2)), ((3, 3), 4, 3, (4, 4), (1, 1)), ((4, 2), 2, 1, (4, 3), (2, 1)),
-     ((2, 5), 3, 2, (1, 3), (1, 2))],
-)  # fmt: skip
+    [
+        ((1, 1), 5, 4, (3, 3), (2, 2)),
+        ((3, 3), 4, 3, (4, 4), (1, 1)),
+        ((4, 2), 2, 1, (4, 3), (2, 1)),
+        ((2, 5), 3, 2, (1, 3), (1, 2)),
+    ],
+)
 def test_transposed_is_that_of_torch(
-    size: tuple[int, int], inputs: int, outputs: int, kernel: tuple[int, int], stride: tuple[int, int]
+    size: tuple[int, int],
+    inputs: int,
+    outputs: int,
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
 ) -> None:
     ours = Transposed(inputs, outputs, kernel, stride, bias=True).double()
     torch.nn.init.normal_(ours.bias, generator=torch.Generator().manual_seed(1))
@@ -112,7 +121,9 @@ def test_folded_generator_is_the_evaluated_one(size: tuple[int, int, int]) -> No
     net = Generator(size, 6, 4, normalised=True)
     with torch.no_grad():
         for i, norm in enumerate(net.norms):  # as if it had been trained
-            for j, value in enumerate((norm.weight, norm.bias, norm.running_mean, norm.running_var)):
+            for j, value in enumerate(
+                (norm.weight, norm.bias, norm.running_mean, norm.running_var)
+            ):
                 value.copy_(noise(len(value), seed=4 * i + j).abs() + 0.1)
     net.eval()
     z = noise(5, 6)
@@ -135,7 +146,8 @@ def test_features_are_those_of_the_critic() -> None:
     critic.eval()
     torch.testing.assert_close(kept(x), critic.features(x))
     weight = kept.state_dict()["second.weight"]
-    assert float(torch.linalg.matrix_norm(weight.flatten(1), 2)) < 1.3  # 1 once the estimate has settled
+    # 1 once the estimate has settled
+    assert float(torch.linalg.matrix_norm(weight.flatten(1), 2)) < 1.3
 
 
 # ---- training
@@ -143,7 +155,8 @@ def test_features_are_those_of_the_critic() -> None:
 
 def test_generated_digits_are_nearer_to_digits_than_noise_is() -> None:
     gan = small_gan()
-    made, noisy = gan.sample(100), torch.rand(100, 1, 8, 8, generator=torch.Generator().manual_seed(1))
+    made = gan.sample(100)
+    noisy = torch.rand(100, 1, 8, 8, generator=torch.Generator().manual_seed(1))
 
     def to_nearest(x: Tensor) -> Tensor:
         return torch.cdist(x.flatten(1), digits()[:500].flatten(1)).amin(1).mean()
@@ -155,11 +168,14 @@ def test_generated_digits_are_nearer_to_digits_than_noise_is() -> None:
 
 def test_same_seed_same_network_and_the_world_as_it_was() -> None:
     images = digits()[:40].clone()
-    before, state, mode = images.clone(), torch.get_rng_state(), torch.is_grad_enabled()
+    before = images.clone()
+    state = torch.get_rng_state()
+    mode = torch.is_grad_enabled()
     make = partial(WGAN, latent=4, updates=3, batch_size=8, width=4)
     with torch.no_grad():
         a = make().fit(images)
-    b, other = make().fit(images), make(seed=1).fit(images)
+    b = make().fit(images)
+    other = make(seed=1).fit(images)
     z = noise(3, 4)
     assert torch.equal(a.generate(z), b.generate(z))
     assert not torch.equal(a.generate(z), other.generate(z))
@@ -197,9 +213,16 @@ def test_running_mean() -> None:
 
 @pytest.mark.parametrize(
     ("setting", "word"),
-    [({"latent": 0}, "latent"), ({"updates": 1.5}, "updates"), ({"batch_size": 1}, "batch_size"), ({"lr": 0}, "lr"),
-     ({"average": 1.0}, "average"), ({"critic_steps": True}, "critic_steps"), ({"seed": "x"}, "seed")],
-)  # fmt: skip
+    [
+        ({"latent": 0}, "latent"),
+        ({"updates": 1.5}, "updates"),
+        ({"batch_size": 1}, "batch_size"),
+        ({"lr": 0}, "lr"),
+        ({"average": 1.0}, "average"),
+        ({"critic_steps": True}, "critic_steps"),
+        ({"seed": "x"}, "seed"),
+    ],
+)
 def test_settings_are_checked(setting: dict[str, Any], word: str) -> None:
     with pytest.raises(hf.HoldfastError, match=word):
         WGAN(**setting).fit(digits()[:10])
@@ -228,7 +251,8 @@ def test_save_and_load(tmp_path: Path) -> None:
     gan = small_gan()
     gan.save(tmp_path / "gan.safetensors")
     again = WGAN.load(tmp_path / "gan.safetensors")
-    z, x = noise(3, 8), digits()[:3]
+    z = noise(3, 8)
+    x = digits()[:3]
     assert torch.equal(again.generate(z), gan.generate(z))
     assert torch.equal(again.critic_features(x), gan.critic_features(x))
     assert again.get_params() == gan.get_params()
@@ -239,7 +263,8 @@ def test_save_and_load(tmp_path: Path) -> None:
 def test_files_that_are_none(tmp_path: Path) -> None:
     from safetensors.torch import load_file, save_file
 
-    gan, path = small_gan(), tmp_path / "gan.safetensors"
+    gan = small_gan()
+    path = tmp_path / "gan.safetensors"
     gan.save(path)
     tensors = load_file(path)
     good = {"kind": "WGAN", "settings": gan.get_params(), "size": [1, 8, 8], "history": []}
@@ -251,7 +276,12 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     assert torch.equal(WGAN.load(written(tensors)).sample(1), gan.sample(1))
     with pytest.raises(hf.HoldfastError, match="holds ConvVAE"):
         WGAN.load(written(tensors, kind="ConvVAE"))
-    for more in ({"size": [1, 9, 8]}, {"size": [1, 10**9, 8]}, {"settings": {"latent": 7}}, {"settings": {"x": 1}}):
+    for more in (
+        {"size": [1, 9, 8]},
+        {"size": [1, 10**9, 8]},
+        {"settings": {"latent": 7}},
+        {"settings": {"x": 1}},
+    ):
         with pytest.raises(hf.HoldfastError):
             WGAN.load(written(tensors, **more))
     some = next(iter(tensors))
@@ -289,8 +319,8 @@ def straight() -> Straight:
 
 
 def test_known_minimum() -> None:
-    # G(z) = (z1, z2, z1, 0). For x = (0.2, 0.7, 0.6, 0.3) any z1 in [0.2, 0.6] with z2 = 0.7 is best:
-    # 0.4 + 0.3 pixel by pixel, and 0.1 / 2 of it again for the features.
+    # G(z) = (z1, z2, z1, 0). For x = (0.2, 0.7, 0.6, 0.3) any z1 in [0.2, 0.6] with z2 = 0.7 is
+    # best: 0.4 + 0.3 pixel by pixel, and 0.1 / 2 of it again for the features.
     x = torch.tensor([[0.2, 0.7, 0.6, 0.3], [0.5, 0.1, 0.5, 0.0]]).view(2, 1, 2, 2)
     for how in (AnoGAN(steps=600, lr=0.01), AnoGAN(steps=250, lr=0.1, optimizer="adam")):
         found = anogan_score(straight(), x, how)
@@ -303,26 +333,32 @@ def test_known_minimum() -> None:
 
 
 def by_hand(gan: Any, x: Tensor, z: Tensor, how: AnoGAN) -> Tensor:
-    """The final loss of one descent, written down once more: the step falls after 80 % of this one's own steps."""
-    wanted, lr = gan.critic_features(x), how.lr
+    """The final loss of one descent, written down once more: the step falls after 80 % of this
+    one's own steps."""
+    wanted = gan.critic_features(x)
+    lr = how.lr
     for k in range(how.steps):
         if k == round(0.8 * how.steps):
             lr = how.lr / 10
         z = z.detach().requires_grad_()
         image = gan.generate(z)
-        value = (image - x).abs().sum() + how.weight * (gan.critic_features(image) - wanted).abs().sum()
+        value = (image - x).abs().sum() + how.weight * (
+            gan.critic_features(image) - wanted
+        ).abs().sum()
         z = z - lr * torch.autograd.grad(value, z)[0]
     return loss(gan, z.detach(), x, wanted, how.weight)
 
 
 def test_every_restart_has_the_whole_step() -> None:
-    gan, how = straight(), AnoGAN(steps=20, lr=0.03, restarts=3)
+    gan = straight()
+    how = AnoGAN(steps=20, lr=0.03, restarts=3)
     x = torch.tensor([0.2, 0.7, 0.6, 0.3]).view(1, 1, 2, 2)
     random = RowRandom.of(how.seed, x)
     alone = [by_hand(gan, x, random.normal(2, draw=i), how) for i in range(3)]
     found = anogan_score(gan, x, how)
     torch.testing.assert_close(found.losses[0], torch.cat(alone))
-    # A far start shows the step: 16 steps of 0.03 and 4 of 0.003, times the slope 1.05 (2.1 along z1).
+    # A far start shows the step: 16 steps of 0.03 and 4 of 0.003, times the slope 1.05 (2.1 along
+    # z1).
     z = torch.tensor([[9.0, 9.0]])
     end, _ = descend(gan, x, z, how, QUIET)
     moved = (16 * 0.03 + 4 * 0.003) * 1.05
@@ -332,7 +368,9 @@ def test_every_restart_has_the_whole_step() -> None:
 def test_more_restarts_only_add_descents() -> None:
     how = AnoGAN(steps=5, restarts=2, optimizer="adam", lr=0.1)
     few = anogan_score(small_gan(), digits()[:4], how)
-    more = anogan_score(small_gan(), digits()[:4], AnoGAN(steps=5, restarts=5, optimizer="adam", lr=0.1))
+    more = anogan_score(
+        small_gan(), digits()[:4], AnoGAN(steps=5, restarts=5, optimizer="adam", lr=0.1)
+    )
     assert torch.equal(more.losses[:, :2], few.losses)
     assert (more.score <= few.score).all()
 
@@ -343,7 +381,9 @@ def test_scores_do_not_depend_on_neighbours_or_chunk(optimizer: Any) -> None:
     base: dict[str, Any] = {"steps": 20, "restarts": 3, "optimizer": optimizer, "lr": 0.05}
     whole = anogan_score(small_gan(), x, AnoGAN(**base))
     for chunk in (1, 9):
-        assert torch.equal(anogan_score(small_gan(), x, AnoGAN(**base, batch_size=chunk)).losses, whole.losses)
+        assert torch.equal(
+            anogan_score(small_gan(), x, AnoGAN(**base, batch_size=chunk)).losses, whole.losses
+        )
     for rows in ([3], [6, 0], [2, 2, 5]):
         part = anogan_score(small_gan(), x[rows], AnoGAN(**base))
         assert torch.equal(part.losses, whole.losses[rows])
@@ -351,7 +391,8 @@ def test_scores_do_not_depend_on_neighbours_or_chunk(optimizer: Any) -> None:
 
 
 def test_each_image_is_generated_by_itself() -> None:
-    gan, z = small_gan(), noise(33, 8)
+    gan = small_gan()
+    z = noise(33, 8)
     for threads in (1, 2):
         with limited_threads(threads):
             images = gan.generate(z)
@@ -363,7 +404,8 @@ def test_each_image_is_generated_by_itself() -> None:
 
 
 def test_odd_sizes_generate_each_image_by_itself() -> None:
-    gan = WGAN(latent=5, updates=1, batch_size=4, width=3).fit(torch.rand(4, 1, 9, 7))  # products of 9 columns
+    # products of 9 columns
+    gan = WGAN(latent=5, updates=1, batch_size=4, width=3).fit(torch.rand(4, 1, 9, 7))
     z = noise(30, 5)
     images = gan.generate(z)
     for n in (1, 3, 9, 17):
@@ -375,15 +417,19 @@ def test_descent_finds_what_was_generated_sooner_than_noise() -> None:
     gan = small_gan()
     noisy = torch.rand(6, 1, 8, 8, generator=torch.Generator().manual_seed(1))
     how = AnoGAN(steps=60, lr=0.1, restarts=3, optimizer="adam")
-    own, other = anogan_score(gan, gan.sample(6, seed=3), how), anogan_score(gan, noisy, how)
+    own = anogan_score(gan, gan.sample(6, seed=3), how)
+    other = anogan_score(gan, noisy, how)
     assert own.score.max() < other.score.min()
     start = anogan_score(gan, noisy, AnoGAN(steps=1, lr=1e-9, restarts=3))
     assert (other.losses < start.losses).all()
 
 
 def test_the_callers_world_stays() -> None:
-    gan, x = small_gan(), digits()[:3].clone()
-    before, state, threads = x.clone(), torch.get_rng_state(), torch.get_num_threads()
+    gan = small_gan()
+    x = digits()[:3].clone()
+    before = x.clone()
+    state = torch.get_rng_state()
+    threads = torch.get_num_threads()
     weights = {k: v.clone() for k, v in gan.generator_.state_dict().items()}
     how = AnoGAN(steps=3, restarts=2)
     a = anogan_score(gan, x, how, threads=1)
@@ -401,10 +447,12 @@ def test_the_callers_world_stays() -> None:
 
 
 def test_bytes_floats_and_nothing() -> None:
-    gan, how = small_gan(), AnoGAN(steps=2, restarts=2)
+    gan = small_gan()
+    how = AnoGAN(steps=2, restarts=2)
     grey = (digits()[:2, 0] * 255).round().byte().numpy()
     assert torch.equal(
-        anogan_score(gan, grey, how).score, anogan_score(gan, grey[:, None] / np.float32(255), how).score
+        anogan_score(gan, grey, how).score,
+        anogan_score(gan, grey[:, None] / np.float32(255), how).score,
     )
     none = anogan_score(gan, digits()[:0], how)
     assert none.score.shape == (0,)
@@ -416,18 +464,31 @@ def test_bytes_floats_and_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("setting", "word"),
-    [({"steps": 0}, "steps"), ({"restarts": 1.0}, "restarts"), ({"lr": -1}, "lr"),
-     ({"optimizer": "lbfgs"}, "sgd, adam"), ({"drop": 0}, "drop"), ({"weight": -1}, "weight"),
-     ({"batch_size": 0}, "batch_size")],
-)  # fmt: skip
+    [
+        ({"steps": 0}, "steps"),
+        ({"restarts": 1.0}, "restarts"),
+        ({"lr": -1}, "lr"),
+        ({"optimizer": "lbfgs"}, "sgd, adam"),
+        ({"drop": 0}, "drop"),
+        ({"weight": -1}, "weight"),
+        ({"batch_size": 0}, "batch_size"),
+    ],
+)
 def test_settings_of_the_search_are_checked(setting: dict[str, Any], word: str) -> None:
     with pytest.raises(hf.HoldfastError, match=word):
         anogan_score(small_gan(), digits()[:1], AnoGAN(**setting))
 
 
 def test_presets() -> None:
-    paper, fast = AnoGAN(), AnoGAN.fast()
-    assert (paper.steps, paper.lr, paper.weight, paper.optimizer, paper.drop) == (4000, 0.03, 0.1, "sgd", 0.8)
+    paper = AnoGAN()
+    fast = AnoGAN.fast()
+    assert (paper.steps, paper.lr, paper.weight, paper.optimizer, paper.drop) == (
+        4000,
+        0.03,
+        0.1,
+        "sgd",
+        0.8,
+    )
     assert fast.optimizer == "adam"
     assert fast.steps <= 400
     assert AnoGAN().set_params(steps=7).steps == 7
@@ -452,7 +513,10 @@ def test_auroc_by_hand(inside: list[float], outside: list[float], area: float) -
     assert auroc(inside, outside, higher_means_outside=False) == pytest.approx(1 - area)
 
 
-@given(st.lists(st.integers(0, 6), min_size=1, max_size=30), st.lists(st.integers(0, 6), min_size=1, max_size=30))
+@given(
+    st.lists(st.integers(0, 6), min_size=1, max_size=30),
+    st.lists(st.integers(0, 6), min_size=1, max_size=30),
+)
 @settings(deadline=None, max_examples=40)
 def test_auroc_is_that_of_sklearn(inside: list[int], outside: list[int]) -> None:
     theirs = roc_auc_score([0] * len(inside) + [1] * len(outside), inside + outside)
@@ -473,13 +537,15 @@ def answers() -> ImageCounterfactuals:
     """Four pairs, of which the third has no answer."""
     x = digits()[:4]
     x_cf = (x + 0.25).clamp(max=1)
-    codes = np.array([Status.FOUND, Status.ALREADY_MET, Status.NOT_FOUND, Status.FOUND], dtype=np.int64)
+    codes = np.array(
+        [Status.FOUND, Status.ALREADY_MET, Status.NOT_FOUND, Status.FOUND], dtype=np.int64
+    )
     zeros = np.zeros(4, dtype=np.int64)
     run = Run("made up", "", "", 0, 0.0, "", "", "", "")
     goal = BoundTarget(torch.ones(4, dtype=torch.int64), 1.0, 0.0, False, 2)
     return ImageCounterfactuals(
         x, x_cf, torch.zeros(4, 2), goal, codes, [""] * 4, zeros, zeros, zeros, 0, (0, 1), run
-    )  # fmt: skip
+    )
 
 
 def grey() -> Any:
@@ -488,20 +554,24 @@ def grey() -> Any:
 
 
 def test_table_of_images() -> None:
-    x, how = digits()[:3], AnoGAN(steps=3, restarts=2)
+    x = digits()[:3]
+    how = AnoGAN(steps=3, restarts=2)
     table = realism(x, gan=small_gan(), vae=grey(), anogan=how)
     assert list(table) == ["anogan", "anogan_spread", "reconstruction"]
     found = anogan_score(small_gan(), x, how)
     np.testing.assert_array_equal(table["anogan"], found.score.numpy())
     np.testing.assert_array_equal(table["anogan_spread"], found.spread.numpy())
-    np.testing.assert_allclose(table["reconstruction"], (x - 0.5).abs().sum((1, 2, 3)).numpy(), rtol=1e-6)
+    np.testing.assert_allclose(
+        table["reconstruction"], (x - 0.5).abs().sum((1, 2, 3)).numpy(), rtol=1e-6
+    )
     assert list(realism(x.numpy(), vae=grey())) == ["reconstruction"]
     with pytest.raises(hf.HoldfastError, match="at least one of"):
         realism(x)
 
 
 def test_table_of_answers_leaves_out_pairs_without_one() -> None:
-    cfs, how = answers(), AnoGAN(steps=3, restarts=2)
+    cfs = answers()
+    how = AnoGAN(steps=3, restarts=2)
     table = realism(cfs, gan=small_gan(), vae=grey(), anogan=how)
     assert list(table.index) == [0, 1, 2, 3]
     assert table.loc[2].isna().all()
@@ -510,11 +580,15 @@ def test_table_of_answers_leaves_out_pairs_without_one() -> None:
 
 
 def test_table_with_a_density() -> None:
-    x, y = digits()[:400], load_digits().target[:400]
-    model = hf.images.ImageModel.of(nn.Sequential(nn.Flatten(), nn.Linear(64, 10)), (1, 8, 8), features="0")
+    x = digits()[:400]
+    y = load_digits().target[:400]
+    model = hf.images.ImageModel.of(
+        nn.Sequential(nn.Flatten(), nn.Linear(64, 10)), (1, 8, 8), features="0"
+    )
     density = hf.FeatureDensity(model).fit(x, y)
     table = realism(x[:5], density=density)
     np.testing.assert_array_equal(table["log_density"], density.log_density(x[:5]))
     noisy = torch.rand(50, 1, 8, 8, generator=torch.Generator().manual_seed(0))
-    inside, outside = (realism(part, density=density)["log_density"] for part in (x[:50], noisy))
+    inside = realism(x[:50], density=density)["log_density"]
+    outside = realism(noisy, density=density)["log_density"]
     assert auroc(inside, outside, higher_means_outside=False) == 1.0

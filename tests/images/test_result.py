@@ -13,7 +13,8 @@ from torch import Tensor
 import holdfast as hf
 from support.images import pairs_by_hand
 
-BLACK, WHITE = [0, 0, 0], [255, 255, 255]
+BLACK = [0, 0, 0]
+WHITE = [255, 255, 255]
 
 
 # ---- tables
@@ -27,13 +28,26 @@ def test_tables_say_what_became_of_each_pair() -> None:
     assert np.isnan(cfs.pixels[2])
     table = cfs.to_table()
     assert list(table.columns) == [
-        "row", "label", "target", "status", "confidence", "pixels", "l1", "iterations", "reason"
-    ]  # fmt: skip
+        "row",
+        "label",
+        "target",
+        "status",
+        "confidence",
+        "pixels",
+        "l1",
+        "iterations",
+        "reason",
+    ]
     assert table["row"].tolist() == [0, 0, 1, 1]
     assert table["label"].tolist() == [0, 0, 2, 0]
     assert table["target"].tolist() == [1, 2, 1, 2]
     assert table["confidence"].tolist() == pytest.approx([0.6, 0.7, 0.3, 0.9])
-    assert table["pixels"].astype(object).where(table["pixels"].notna(), None).tolist() == [2, 0, None, 1]
+    assert table["pixels"].astype(object).where(table["pixels"].notna(), None).tolist() == [
+        2,
+        0,
+        None,
+        1,
+    ]
     assert table["l1"].tolist() == pytest.approx([1.4, 0, np.nan, 0.2], nan_ok=True)
     assert table["iterations"].tolist() == [5, 0, 700, 2]
     assert json.loads(json.dumps(hf.datasets.records(table)))[2]["pixels"] is None
@@ -41,12 +55,22 @@ def test_tables_say_what_became_of_each_pair() -> None:
 
 def test_changes_are_the_values_that_differ_where_there_is_an_answer() -> None:
     tidy = pairs_by_hand().changes()
-    lines = [(0, 1, 0, 0, 1, 0.0, 1.0), (0, 1, 0, 2, 3, np.float32(0.4), 0.0), (1, 2, 0, 1, 0, 0.0, np.float32(0.2))]
+    lines = [
+        (0, 1, 0, 0, 1, 0.0, 1.0),
+        (0, 1, 0, 2, 3, np.float32(0.4), 0.0),
+        (1, 2, 0, 1, 0, 0.0, np.float32(0.2)),
+    ]
     pd.testing.assert_frame_equal(
-        tidy, pd.DataFrame(lines, columns=["row", "target", "channel", "y", "x", "before", "after"]), check_dtype=False
+        tidy,
+        pd.DataFrame(lines, columns=["row", "target", "channel", "y", "x", "before", "after"]),
+        check_dtype=False,
     )
     coloured = pairs_by_hand(channels=3)
-    assert coloured.changes()[["channel", "y", "x"]].to_numpy().tolist() == [[0, 2, 3], [2, 0, 1], [0, 1, 0]]
+    assert coloured.changes()[["channel", "y", "x"]].to_numpy().tolist() == [
+        [0, 2, 3],
+        [2, 0, 1],
+        [0, 1, 0],
+    ]
     assert coloured.pixels.tolist()[0] == 2
     nothing = pairs_by_hand(codes=(2, 2, 2, 2)).changes()
     assert len(nothing) == 0
@@ -61,7 +85,10 @@ def test_a_pixel_that_changes_in_two_channels_counts_once() -> None:
 
 
 def test_summary_and_repr() -> None:
-    told = "4 pairs of 2 images and a class: 2 found, 1 already met, 1 not found (DeDUCE(mu=2), 1.50 s)"
+    told = (
+        "4 pairs of 2 images and a class: 2 found, 1 already met, 1 not found (DeDUCE(mu=2), "
+        "1.50 s)"
+    )
     assert pairs_by_hand().summary() == told
     assert repr(pairs_by_hand()) == f"<ImageCounterfactuals {told}>"
     assert replace(pairs_by_hand(), source=np.arange(4)).summary().startswith("4 images: 2 found")
@@ -81,7 +108,9 @@ def test_the_callers_tensors_stay_as_they_are(tmp_path: Path) -> None:
     cfs.report(tmp_path / "r.html")
     cfs.save(tmp_path / "a.parquet")
     cfs.to_table(), cfs.changes()
-    assert all(torch.equal(a, b) for a, b in zip(before, (cfs.x, cfs.x_cf, cfs.scores), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(before, (cfs.x, cfs.x_cf, cfs.scores), strict=True)
+    )
 
 
 # ---- some of the pairs
@@ -89,10 +118,18 @@ def test_the_callers_tensors_stay_as_they_are(tmp_path: Path) -> None:
 
 def test_some_of_the_pairs_are_pairs_again() -> None:
     cfs = pairs_by_hand()
-    for chosen, rows in ((1, [1]), (-1, [3]), (slice(1, None), [1, 2, 3]), ([3, 0], [3, 0]), (cfs.found, [0, 3])):
+    for chosen, rows in (
+        (1, [1]),
+        (-1, [3]),
+        (slice(1, None), [1, 2, 3]),
+        ([3, 0], [3, 0]),
+        (cfs.found, [0, 3]),
+    ):
         some = cfs[chosen]
         assert len(some) == len(rows)
-        pd.testing.assert_frame_equal(some.to_table(), cfs.to_table().iloc[rows].reset_index(drop=True))
+        pd.testing.assert_frame_equal(
+            some.to_table(), cfs.to_table().iloc[rows].reset_index(drop=True)
+        )
         assert torch.equal(some.x_cf, cfs.x_cf[rows])
         assert some.run == cfs.run
     assert len(cfs[np.zeros(4, dtype=bool)]) == len(cfs[[]]) == 0

@@ -1,4 +1,5 @@
-"""Autoencoders that are given what cannot change, their gradients by hand, and how they are trained."""
+"""Autoencoders that are given what cannot change, their gradients by hand, and how they are
+trained."""
 
 import dataclasses
 import pickle
@@ -11,16 +12,24 @@ from safetensors import safe_open
 from torch import nn
 
 import holdfast as hf
-from holdfast.methods._autoencoder import TableAutoencoder, autoencoder, group_softmax, group_softmax_pull
+from holdfast.methods._autoencoder import (
+    TableAutoencoder,
+    autoencoder,
+    group_softmax,
+    group_softmax_pull,
+)
 from holdfast.nn.architecture import mlp
 from support.tables import points, seeded
 
-WIDTH, LATENT = 8, 3
+WIDTH = 8
+LATENT = 3
 GROUPS = torch.tensor([[1, 2, 3], [6, 7, 8]])  # columns 1 to 3, and 6 and 7 (padded with d = 8)
 GIVEN = torch.tensor([0, 4])
 
 
-def conditioned(dtype: torch.dtype = torch.float32, given: torch.Tensor = GIVEN) -> TableAutoencoder:
+def conditioned(
+    dtype: torch.dtype = torch.float32, given: torch.Tensor = GIVEN
+) -> TableAutoencoder:
     k = len(given)
     nets = seeded(mlp(WIDTH, (8,), 2 * LATENT)), seeded(mlp(LATENT + k, (16, 8), WIDTH - k), 1)
     encoder, decoder = (net.to(dtype).requires_grad_(False) for net in nets)
@@ -31,7 +40,8 @@ def conditioned(dtype: torch.dtype = torch.float32, given: torch.Tensor = GIVEN)
 
 
 def test_given_columns_are_copied_and_have_a_say() -> None:
-    net, x = conditioned(), points(11, WIDTH)
+    net = conditioned()
+    x = points(11, WIDTH)
     assert (net.width, net.latent, net.kind) == (WIDTH, LATENT, "vae")
     assert "2 given" in repr(net)
     z = net.encode(x)
@@ -50,7 +60,8 @@ def test_given_columns_are_copied_and_have_a_say() -> None:
 
 
 def test_given_columns_keep_every_digit() -> None:
-    net, x = conditioned(), points(5, WIDTH, dtype=torch.float64)
+    net = conditioned()
+    x = points(5, WIDTH, dtype=torch.float64)
     y = net.decode(net.encode(x), x)
     assert y.dtype == torch.float64
     assert torch.equal(y[:, GIVEN], x[:, GIVEN])
@@ -59,15 +70,20 @@ def test_given_columns_keep_every_digit() -> None:
 
 
 def test_nothing_given_is_as_before() -> None:
-    net, x = conditioned(given=torch.zeros(0, dtype=torch.int64)), points(9, WIDTH)
+    net = conditioned(given=torch.zeros(0, dtype=torch.int64))
+    x = points(9, WIDTH)
     z = net.encode(x)
     assert torch.equal(net.decode(z, x), net.decode(z))
-    assert torch.equal(net.decode(z), group_softmax(net.decode(z, x.double()), torch.zeros(0, 0, dtype=torch.int64)))
+    assert torch.equal(
+        net.decode(z),
+        group_softmax(net.decode(z, x.double()), torch.zeros(0, 0, dtype=torch.int64)),
+    )
     assert "given" not in repr(net)
 
 
 def test_a_row_does_not_depend_on_the_others() -> None:
-    net, x = conditioned(), points(40, WIDTH)
+    net = conditioned()
+    x = points(40, WIDTH)
     z = net.encode(x)
     weights = points(40, WIDTH, seed=2)
     rows, pull = net.decode_vjp(z, x)
@@ -100,7 +116,9 @@ def test_wrong_given_columns_are_refused(table: pd.DataFrame, schema: hf.Schema)
 
 
 @pytest.mark.parametrize("kind", ["autoencoder", "vae"])
-def test_save_and_load_with_given_columns(kind: str, table: pd.DataFrame, schema: hf.Schema, tmp_path: Path) -> None:
+def test_save_and_load_with_given_columns(
+    kind: str, table: pd.DataFrame, schema: hf.Schema, tmp_path: Path
+) -> None:
     given = schema.encoding().fixed.nonzero().squeeze(1)
     assert len(given) == 2  # both columns of "sex"
     net = autoencoder(table, schema, kind=kind, hidden=(8, 6), latent=3, epochs=2, given=given)
@@ -115,7 +133,9 @@ def test_save_and_load_with_given_columns(kind: str, table: pd.DataFrame, schema
         assert torch.equal(twin.decode(twin.encode(x), x), net.decode(net.encode(x), x))
 
 
-def test_files_without_given_columns_are_as_before(table: pd.DataFrame, schema: hf.Schema, tmp_path: Path) -> None:
+def test_files_without_given_columns_are_as_before(
+    table: pd.DataFrame, schema: hf.Schema, tmp_path: Path
+) -> None:
     net = autoencoder(table, schema, hidden=(8,), latent=3, epochs=1)
     net.save(tmp_path / "net.safetensors")
     with safe_open(tmp_path / "net.safetensors", framework="pt") as file:
@@ -127,11 +147,14 @@ def test_files_without_given_columns_are_as_before(table: pd.DataFrame, schema: 
 
 
 def test_gradients_by_hand_against_finite_differences() -> None:
-    net, x = conditioned(torch.float64), points(13, WIDTH, dtype=torch.float64)
-    z, v = points(13, LATENT, 5, torch.float64), points(13, WIDTH, 6, torch.float64)
+    net = conditioned(torch.float64)
+    x = points(13, WIDTH, dtype=torch.float64)
+    z = points(13, LATENT, 5, torch.float64)
+    v = points(13, WIDTH, 6, torch.float64)
     rows, pull = net.decode_vjp(z, x)
     assert torch.allclose(rows, net.decode(z, x), atol=1e-12)
-    grad, eps = pull(v), 1e-6
+    grad = pull(v)
+    eps = 1e-6
     assert grad.shape == z.shape
     assert torch.equal(pull(v), grad)  # it may be asked again
     for j in range(LATENT):
@@ -145,7 +168,8 @@ def test_gradients_by_hand_against_autograd(table: pd.DataFrame, schema: hf.Sche
     given = schema.encoding().fixed.nonzero().squeeze(1)
     net = autoencoder(table, schema, kind="vae", hidden=(16, 8), latent=4, epochs=2, given=given)
     x = schema.encode(table)[:21]
-    v, leaf = points(21, schema.width), net.encode(x).clone().requires_grad_()
+    v = points(21, schema.width)
+    leaf = net.encode(x).clone().requires_grad_()
     (by_torch,) = torch.autograd.grad((net.decode(leaf, x) * v).sum(), leaf)
     _, pull = net.decode_vjp(net.encode(x), x)
     assert torch.allclose(pull(v), by_torch, atol=1e-5)
@@ -168,7 +192,14 @@ def test_what_is_given_is_learnt() -> None:
     side = (torch.arange(600) % 2).float()
     x = torch.stack([side, 4 * side - 2 + 0.1 * points(600, 1)[:, 0], points(600, 1, 1)[:, 0]], 1)
     net = autoencoder(
-        x, hf.Schema.box(3), kind="vae", hidden=(32,), latent=1, beta=2.0, epochs=60, given=torch.tensor([0])
+        x,
+        hf.Schema.box(3),
+        kind="vae",
+        hidden=(32,),
+        latent=1,
+        beta=2.0,
+        epochs=60,
+        given=torch.tensor([0]),
     )
     z = net.encode(x)
     assert (net.decode(z, x)[:, 1] - x[:, 1]).abs().mean() < 0.5
@@ -179,7 +210,8 @@ def test_what_is_given_is_learnt() -> None:
 
 
 def test_the_divergence_is_warmed_up() -> None:
-    x, box = points(200, 4), hf.Schema.box(4)
+    x = points(200, 4)
+    box = hf.Schema.box(4)
     how = {"kind": "vae", "hidden": (8,), "latent": 2, "batch_size": 32}
     warm = autoencoder(x, box, beta=0.3, warm_up=5, epochs=5, **how)
     none = autoencoder(x, box, beta=0.0, epochs=5, **how)
@@ -195,9 +227,19 @@ def test_the_divergence_is_warmed_up() -> None:
 
 
 def test_the_best_epoch_is_one_after_the_warm_up() -> None:
-    """A large step size: the loss on rows held out rises, and early stopping still waits for the whole weight."""
-    x, box = points(60, 4), hf.Schema.box(4)
-    how = {"kind": "vae", "hidden": (16,), "latent": 2, "lr": 0.03, "held_out": 0.5, "patience": 2, "epochs": 100}
+    """A large step size: the loss on rows held out rises, and early stopping still waits for the
+    whole weight."""
+    x = points(60, 4)
+    box = hf.Schema.box(4)
+    how = {
+        "kind": "vae",
+        "hidden": (16,),
+        "latent": 2,
+        "lr": 0.03,
+        "held_out": 0.5,
+        "patience": 2,
+        "epochs": 100,
+    }
     net = autoencoder(x, box, warm_up=20, **how)
     assert 20 <= len(net.history) < 100
     held = [b for _, b in net.history]
@@ -206,9 +248,13 @@ def test_the_best_epoch_is_one_after_the_warm_up() -> None:
 
 
 def test_weight_decay_shrinks_weights() -> None:
-    x, box = points(200, 4), hf.Schema.box(4)
-    plain, decayed = (autoencoder(x, box, hidden=(16,), latent=2, epochs=20, weight_decay=w) for w in (0.0, 0.5))
-    size = [sum(float(p.square().sum()) for p in net.decoder.parameters()) for net in (plain, decayed)]
+    x = points(200, 4)
+    box = hf.Schema.box(4)
+    plain = autoencoder(x, box, hidden=(16,), latent=2, epochs=20, weight_decay=0.0)
+    decayed = autoencoder(x, box, hidden=(16,), latent=2, epochs=20, weight_decay=0.5)
+    size = [
+        sum(float(p.square().sum()) for p in net.decoder.parameters()) for net in (plain, decayed)
+    ]
     assert size[1] < 0.9 * size[0]
 
 
@@ -220,4 +266,6 @@ def test_wrong_training_settings_are_named() -> None:
 
 def test_layers_that_are_no_layers_are_refused() -> None:
     with pytest.raises(hf.HoldfastError, match="Linear and ReLU"):
-        dataclasses.replace(conditioned(), decoder=nn.Sequential(nn.Linear(LATENT, WIDTH), nn.Tanh()))
+        dataclasses.replace(
+            conditioned(), decoder=nn.Sequential(nn.Linear(LATENT, WIDTH), nn.Tanh())
+        )

@@ -26,7 +26,9 @@ def model() -> hf.Model:
 
 @pytest.fixture(scope="module")
 def net() -> TableAutoencoder:
-    return autoencoder(points(300, seed=1), BOX, kind="vae", hidden=(16,), latent=3, beta=0.01, epochs=20)
+    return autoencoder(
+        points(300, seed=1), BOX, kind="vae", hidden=(16,), latent=3, beta=0.01, epochs=20
+    )
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +61,9 @@ def test_the_nearest_hit_of_the_first_ring_that_has_one(
             assert (length <= 0.3 * (ring + 1) + 1e-5).all()
             for i in range(len(asked)):
                 rows = net.decode(start[i] + moves)
-                cost = ((rows - asked[i]).abs() ** norm).sum(1)[problem[torch.full((50,), i)].met(rows)]
+                cost = ((rows - asked[i]).abs() ** norm).sum(1)[
+                    problem[torch.full((50,), i)].met(rows)
+                ]
                 if len(cost) and first[i] == math.inf:
                     first[i] = cost.min()
                     assert cfs.found[i]
@@ -71,16 +75,24 @@ def test_the_nearest_hit_of_the_first_ring_that_has_one(
 def test_more_rings_find_more_and_keep_what_was_found(
     model: hf.Model, net: TableAutoencoder, asked: torch.Tensor
 ) -> None:
-    few, many = (
-        CCHVAE(step=0.2, rings=r, samples=30, autoencoder=net).fit(model, asked).explain(model, asked, 1)
-        for r in (4, 40)
+    few = (
+        CCHVAE(step=0.2, rings=4, samples=30, autoencoder=net)
+        .fit(model, asked)
+        .explain(model, asked, 1)
+    )
+    many = (
+        CCHVAE(step=0.2, rings=40, samples=30, autoencoder=net)
+        .fit(model, asked)
+        .explain(model, asked, 1)
     )
     assert few.found.sum() < many.found.sum()
     assert torch.equal(few.x_cf[few.found], many.x_cf[few.found])
     assert torch.equal(few.x_cf[~few.found], few.x[~few.found])
 
 
-def test_where_answers_came_from(model: hf.Model, net: TableAutoencoder, asked: torch.Tensor) -> None:
+def test_where_answers_came_from(
+    model: hf.Model, net: TableAutoencoder, asked: torch.Tensor
+) -> None:
     e = CCHVAE(step=0.2, rings=10, samples=40, autoencoder=net).fit(model, asked)
     cfs = e.explain(model, asked, 1, seed=4)
     trace = retrace(e, model, cfs)
@@ -120,7 +132,9 @@ def test_answers_for_two_models_lie_within_the_bound(net: TableAutoencoder) -> N
     assert gap.max() > 0
 
 
-def test_all_rows_and_models_are_tried_with_the_same_draws(net: TableAutoencoder, asked: torch.Tensor) -> None:
+def test_all_rows_and_models_are_tried_with_the_same_draws(
+    net: TableAutoencoder, asked: torch.Tensor
+) -> None:
     module = seeded(mlp(D, (8,), 2), 3)
     twin = seeded(mlp(D, (8,), 2), 3)
     with torch.no_grad():
@@ -142,7 +156,9 @@ def mixed() -> Latent:
 
 
 def test_the_autoencoder_is_given_what_cannot_change(mixed: Latent) -> None:
-    table, schema, model = mixed.table, mixed.schema, mixed.model
+    table = mixed.table
+    schema = mixed.schema
+    model = mixed.model
     e = CCHVAE(step=0.5, rings=20, samples=40, **SMALL).fit(model, table)
     fixed = schema.encoding().fixed
     cfs = mixed.check_given(e)
@@ -156,7 +172,9 @@ def test_the_autoencoder_is_given_what_cannot_change(mixed: Latent) -> None:
 
 
 def test_an_autoencoder_that_is_given_nothing_will_do(mixed: Latent) -> None:
-    table, schema, model = mixed.table, mixed.schema, mixed.model
+    table = mixed.table
+    schema = mixed.schema
+    model = mixed.model
     ready = autoencoder(table, schema, kind="vae", **SMALL)
     e = CCHVAE(step=0.5, rings=20, samples=40, autoencoder=ready).fit(model, table)
     assert e.autoencoder_ is ready
@@ -168,13 +186,19 @@ def test_an_autoencoder_that_is_given_nothing_will_do(mixed: Latent) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("samples", [37, 100])
-def test_an_answer_does_not_depend_on_the_batch(samples: int, dtype: torch.dtype, mixed: Latent) -> None:
-    table, schema = mixed.table, mixed.schema
+def test_an_answer_does_not_depend_on_the_batch(
+    samples: int, dtype: torch.dtype, mixed: Latent
+) -> None:
+    table = mixed.table
+    schema = mixed.schema
     model = hf.Model.of(seeded(mlp(schema.width, (16,), 2)).to(dtype), schema)
     e = CCHVAE(step=0.5, rings=8, samples=samples, **SMALL).fit(model, table)
     whole = e.explain(model, table, seed=1)
     assert whole.found.any()
-    parts = [e.explain(model, table.iloc[i : i + 70], seed=1, batch_size=9) for i in range(0, len(table), 70)]
+    parts = [
+        e.explain(model, table.iloc[i : i + 70], seed=1, batch_size=9)
+        for i in range(0, len(table), 70)
+    ]
     assert torch.equal(torch.cat([p.x_cf for p in parts]), whole.x_cf)
     assert torch.equal(e.explain(model, table.iloc[33:34], seed=1).x_cf[0], whole.x_cf[33])
     twin = CCHVAE(step=0.5, rings=8, samples=samples, **SMALL).fit(model, table)

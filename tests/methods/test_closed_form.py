@@ -1,4 +1,5 @@
-"""Linear models, where the nearest answer has a formula, and small networks, where a solver knows it."""
+"""Linear models, where the nearest answer has a formula, and small networks, where a solver knows
+it."""
 
 import math
 
@@ -26,7 +27,11 @@ def problem(seed: int, low: float = -math.inf, high: float = math.inf, d: int = 
     """Random refused rows of a random linear model."""
     g = torch.Generator().manual_seed(seed)
     w = torch.randn(d, generator=g)
-    x = torch.randn(4 * n, d, generator=g) if low == -math.inf else torch.rand(4 * n, d, generator=g)
+    x = (
+        torch.randn(4 * n, d, generator=g)
+        if low == -math.inf
+        else torch.rand(4 * n, d, generator=g)
+    )
     b = -0.3 if low == -math.inf else float(-(x @ w).median()) - 0.2
     x = x[(x @ w + b) < -0.05][:n]
     return w, b, x, hf.Model.of(linear(w, b), hf.Schema.box(d, low, high), classes=["no", "yes"])
@@ -43,14 +48,19 @@ def test_min_cost_l2_is_the_perpendicular(seed: int) -> None:
     assert ratio.max() <= 1.02
 
 
-def knapsack(x: torch.Tensor, w: torch.Tensor, need: torch.Tensor, low: float, high: float) -> torch.Tensor:
-    """The true l1 optimum: use the columns with the most gain per unit first, as far as the box allows."""
+def knapsack(
+    x: torch.Tensor, w: torch.Tensor, need: torch.Tensor, low: float, high: float
+) -> torch.Tensor:
+    """The true l1 optimum: use the columns with the most gain per unit first, as far as the box
+    allows."""
     room = torch.where(w > 0, high - x, x - low)
     order = w.abs().argsort(descending=True)
-    cost, need = torch.zeros(len(x)), need.clone()
+    cost = torch.zeros(len(x))
+    need = need.clone()
     for j in order.tolist():
         step = torch.minimum(room[:, j], (need / w[j].abs()).clamp_min(0))
-        cost, need = cost + step, need - step * w[j].abs()
+        cost = cost + step
+        need = need - step * w[j].abs()
     return torch.where(need <= 1e-6, cost, torch.inf)
 
 
@@ -74,12 +84,15 @@ def test_min_cost_l2_with_a_box(seed: int) -> None:
     """The optimum is clamp(x + tau w) with tau from bisection: check against it."""
     w, b, x, model = problem(seed, 0.0, 1.0)
     cfs = hf.MinCost(norm=2).explain(model, x, "yes")
-    x64, w64 = x.double(), w.double()
-    short, long = torch.zeros(len(x)).double(), torch.full((len(x),), 1e3).double()
+    x64 = x.double()
+    w64 = w.double()
+    short = torch.zeros(len(x)).double()
+    long = torch.full((len(x),), 1e3).double()
     for _ in range(200):
         tau = (short + long) / 2
         enough = (x64 + tau[:, None] * w64).clamp(0, 1) @ w64 + b >= 0
-        short, long = torch.where(enough, short, tau), torch.where(enough, tau, long)
+        short = torch.where(enough, short, tau)
+        long = torch.where(enough, tau, long)
     best = (x64 + long[:, None] * w64).clamp(0, 1)
     possible = best @ w64 + b >= 0
     true = (best - x64).norm(dim=1)
@@ -90,11 +103,15 @@ def test_min_cost_l2_with_a_box(seed: int) -> None:
 
 
 def test_min_cost_negative_coordinates_do_not_snap_unless_legacy() -> None:
-    """The library behind the paper's tables clips to [0, 1] inside its shrinkage; ours must not, legacy must."""
+    """The library behind the paper's tables clips to [0, 1] inside its shrinkage; ours must not,
+    legacy must."""
     _w, _b, x, model = problem(0)
     fine = hf.MinCost(norm=2).explain(model, x, "yes").cost("l2").mean()
     legacy = (
-        hf.MinCost(norm=2, legacy=True, bisections=9, steps=100, lr=0.01).explain(model, x, "yes").cost("l2").mean()
+        hf.MinCost(norm=2, legacy=True, bisections=9, steps=100, lr=0.01)
+        .explain(model, x, "yes")
+        .cost("l2")
+        .mean()
     )
     assert legacy > 1.5 * fine
 
@@ -148,10 +165,13 @@ def test_growing_spheres_approaches_the_plane() -> None:
 
 
 def test_min_cost_against_the_exact_optimum_of_a_relu_network() -> None:
-    """20 rows of a 23-16-8-2 network in the unit box: within 15 % of the true optimum on average, never below."""
+    """20 rows of a 23-16-8-2 network in the unit box: within 15 % of the true optimum on average,
+    never below."""
     g = torch.Generator().manual_seed(0)
     x = torch.rand(800, 23, generator=g)
-    teacher = torch.tanh(4 * (x - 0.5) @ torch.randn(23, 6, generator=g)) @ torch.randn(6, generator=g)
+    teacher = torch.tanh(4 * (x - 0.5) @ torch.randn(23, 6, generator=g)) @ torch.randn(
+        6, generator=g
+    )
     y = (teacher > teacher.median()).long()
     net = seeded(mlp(23, (16, 8), 2))
     optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
@@ -165,9 +185,12 @@ def test_min_cost_against_the_exact_optimum_of_a_relu_network() -> None:
     cfs = hf.MinCost(norm=1).explain(model, rows, "yes")
     assert cfs.found.all()
     layers = [
-        (m.weight.detach().double().numpy(), m.bias.detach().double().numpy()) for m in net if isinstance(m, nn.Linear)
+        (m.weight.detach().double().numpy(), m.bias.detach().double().numpy())
+        for m in net
+        if isinstance(m, nn.Linear)
     ]
-    lo, hi = np.zeros(23), np.ones(23)
+    lo = np.zeros(23)
+    hi = np.ones(23)
     true = np.array([nearest_l1(layers, r, 1, lo, hi)[0] for r in rows.double().numpy()])
     ours = cfs.cost("l1").to_numpy()
     assert (ours >= true - 1e-6).all()

@@ -24,13 +24,15 @@ def points(n: int, d: int = D, seed: int = 0) -> Tensor:
 
 
 def blobs(n: int) -> tuple[Tensor, Tensor]:
-    """Two clouds, one around (2, 2, 0, 0) and one around (-2, -2, 0, 0), and which of them a row is from."""
+    """Two clouds, one around (2, 2, 0, 0) and one around (-2, -2, 0, 0), and which of them a row is
+    from."""
     y = torch.arange(n) % 2
     return points(n) * 0.5 + (2.0 * y - 1)[:, None] * torch.tensor([2.0, 2.0, 0.0, 0.0]), y
 
 
 def first_column() -> hf.Model:
-    """A model that looks at one column only, so that nothing but data says where the others should be."""
+    """A model that looks at one column only, so that nothing but data says where the others should
+    be."""
     net = nn.Sequential(nn.Linear(D, 2))
     with torch.no_grad():
         net[0].weight.copy_(torch.tensor([[-1.0, 0, 0, 0], [1.0, 0, 0, 0]]))
@@ -41,7 +43,12 @@ def first_column() -> hf.Model:
 def asked(model: hf.Model, x: Tensor, target: Any) -> SearchProblem:
     goal = hf.Target.of(target).bind(model, model(x))
     return SearchProblem(
-        model, x, goal, model.schema.feasible(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, ""))
+        model,
+        x,
+        goal,
+        model.schema.feasible(x),
+        RowRandom.of(0, x),
+        TimeBudget(None, Progress(False, "")),
     )
 
 
@@ -51,19 +58,23 @@ def asked(model: hf.Model, x: Tensor, target: Any) -> SearchProblem:
 def test_answers_are_drawn_to_the_wanted_class() -> None:
     x, y = blobs(400)
     model = first_column()
-    ask, there = x[y == 0][:50], x[y == 1]
+    ask = x[y == 0][:50]
+    there = x[y == 1]
     e = hf.Gravitational(lam=0.001, tau=0.9).fit(model, x, y)
-    drawn, generic = e.explain(model, ask, 1), hf.ECCCo(energy=0.0, tau=0.9).explain(model, ask, 1)
+    drawn = e.explain(model, ask, 1)
+    generic = hf.ECCCo(energy=0.0, tau=0.9).explain(model, ask, 1)
     assert drawn.found.all()
     assert generic.found.all()
     far = [torch.cdist(c.x_cf, there, p=1.0).mean(1) for c in (drawn, generic)]
     assert (far[0] < far[1]).all()
-    assert (drawn.x_cf[:, 1] > generic.x_cf[:, 1]).all()  # the column that the model does not look at
+    # the column that the model does not look at
+    assert (drawn.x_cf[:, 1] > generic.x_cf[:, 1]).all()
 
 
 def test_a_larger_weight_draws_nearer() -> None:
     x, y = blobs(400)
-    model, there = first_column(), x[y == 1]
+    model = first_column()
+    there = x[y == 1]
     far = [
         float(
             torch.cdist(
@@ -83,9 +94,13 @@ def test_a_larger_weight_draws_nearer() -> None:
 @pytest.mark.parametrize("neighbors", [1, 7, 50])
 def test_the_step_follows_the_gradient_of_the_objective(neighbors: int) -> None:
     net = seeded(mlp(D, (8,), 3), 2).double()
-    model, data, x = hf.Model.of(net, WIDE), points(200, seed=1).double(), points(9).double()
+    model = hf.Model.of(net, WIDE)
+    data = points(200, seed=1).double()
+    x = points(9).double()
     y = torch.arange(200) % 3
-    how = hf.Gravitational(neighbors=neighbors, lam=0.3, external=0.7, lr=0.1, tau=0.99).fit(model, data, y)
+    how = hf.Gravitational(neighbors=neighbors, lam=0.3, external=0.7, lr=0.1, tau=0.99).fit(
+        model, data, y
+    )
     wish = torch.arange(9) % 3
     with model.eval_mode():
         problem = asked(model, x, wish)
@@ -95,7 +110,10 @@ def test_the_step_follows_the_gradient_of_the_objective(neighbors: int) -> None:
             walk.step(problem, walk.z, t)
             z = start.clone().requires_grad_()
             with torch.enable_grad():
-                loss = nn.functional.cross_entropy(net(z), wish, reduction="sum") + 0.3 * (z - x).abs().sum()
+                loss = (
+                    nn.functional.cross_entropy(net(z), wish, reduction="sum")
+                    + 0.3 * (z - x).abs().sum()
+                )
                 for i in range(9):
                     pool = data[y == wish[i]]
                     near = pool[(pool - x[i]).abs().sum(1).argsort()[:neighbors]]
@@ -105,12 +123,15 @@ def test_the_step_follows_the_gradient_of_the_objective(neighbors: int) -> None:
 
 
 def test_few_neighbours_and_none() -> None:
-    """Three rows of class 1 draw together; class 2 has none, and answers are those of the other terms."""
+    """Three rows of class 1 draw together; class 2 has none, and answers are those of the other
+    terms."""
     net = seeded(mlp(D, (8,), 3), 2)
-    model, data = hf.Model.of(net, WIDE), points(40, seed=1)
+    model = hf.Model.of(net, WIDE)
+    data = points(40, seed=1)
     y = torch.zeros(40, dtype=torch.int64)
     y[:3] = 1
-    few, exact = (hf.Gravitational(neighbors=k).fit(model, data, y).explain(model, points(20), 1) for k in (50, 3))
+    few = hf.Gravitational(neighbors=50).fit(model, data, y).explain(model, points(20), 1)
+    exact = hf.Gravitational(neighbors=3).fit(model, data, y).explain(model, points(20), 1)
     assert torch.equal(few.x_cf, exact.x_cf)
     none = hf.Gravitational(lam=0.001).fit(model, data, y).explain(model, points(20), 2)
     assert torch.equal(none.x_cf, hf.ECCCo(energy=0.0).explain(model, points(20), 2).x_cf)
@@ -119,7 +140,9 @@ def test_few_neighbours_and_none() -> None:
 def test_no_more_than_a_thousand_rows_of_a_class_are_kept() -> None:
     x, y = blobs(3000)
     model = first_column()
-    one, two, three = (hf.Gravitational(seed=s).fit(model, x, y) for s in (0, 0, 1))
+    one = hf.Gravitational(seed=0).fit(model, x, y)
+    two = hf.Gravitational(seed=0).fit(model, x, y)
+    three = hf.Gravitational(seed=1).fit(model, x, y)
     assert torch.bincount(one.labels_).tolist() == [1000, 1000]
     assert torch.equal(one.data_, two.data_)
     assert not torch.equal(one.data_, three.data_)
@@ -145,7 +168,8 @@ def test_an_answer_does_not_depend_on_other_rows(dtype: torch.dtype) -> None:
 def test_claproar_is_generic_with_other_weights() -> None:
     """(1 + w) CE + lam l1 with step size r is CE + lam / (1 + w) l1 with step size (1 + w) r."""
     net = seeded(mlp(D, (16,), 3), 2).double()
-    model, x = hf.Model.of(net, WIDE), points(40).double()
+    model = hf.Model.of(net, WIDE)
+    x = points(40).double()
     ours = hf.ClaPROAR(lam=0.03, external=0.5, lr=0.1).explain(model, x, 0)
     theirs = hf.ECCCo(energy=0.0, lam=0.02, lr=0.15).explain(model, x, 0)
     assert ours.found.any()

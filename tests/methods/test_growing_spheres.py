@@ -1,4 +1,5 @@
-"""Growing Spheres against planes and brute force, and the candidatess of candidates that it weighs."""
+"""Growing Spheres against planes and brute force, and the candidatess of candidates that it
+weighs."""
 
 import time
 from typing import Any
@@ -27,7 +28,12 @@ TABLE = mixed_table(60, seed=3)
 def problem_of(model: hf.Model, x: torch.Tensor, target: Any = 1, seed: int = 0) -> SearchProblem:
     goal = hf.Target(target).bind(model, model(x))
     return SearchProblem(
-        model, x, goal, model.schema.feasible(x), RowRandom.of(seed, x), TimeBudget(None, Progress(False, ""))
+        model,
+        x,
+        goal,
+        model.schema.feasible(x),
+        RowRandom.of(seed, x),
+        TimeBudget(None, Progress(False, "")),
     )
 
 
@@ -51,7 +57,11 @@ SCHEMAS: dict[str, dict[str, object]] = {
     "grids and categories": {"rules": [], "max_changes": 0},
     "rules": {"max_changes": 0},
     "rules and max_changes": {},
-    "all fixed but one": {"fixed": ["sex", "owner", "school", "job", "total"], "rules": [], "max_changes": 0},
+    "all fixed but one": {
+        "fixed": ["sex", "owner", "school", "job", "total"],
+        "rules": [],
+        "max_changes": 0,
+    },
 }
 
 
@@ -60,7 +70,8 @@ SCHEMAS: dict[str, dict[str, object]] = {
 def test_space_is_reach_columns_first(name: str, dtype: torch.dtype) -> None:
     schema = mixed_schema(TABLE, **SCHEMAS[name])
     x = schema.encode(TABLE, dtype)
-    reach, m = schema.feasible(x), 7
+    reach = schema.feasible(x)
+    m = 7
     z = x.T[..., None] + 2 * points(x.shape[1], len(x) * m, dtype=dtype).view(-1, len(x), m)
     z = z.contiguous()
     rows = reach.repeat(m).project(z.flatten(1).T)
@@ -75,8 +86,11 @@ def test_space_is_reach_columns_first(name: str, dtype: torch.dtype) -> None:
 
 
 def test_own_values_between_the_steps_may_stay() -> None:
-    """A grid of 0.25: 0.1 is on none of its values, may stay, and so is nearer to 0.12 than 0.25 and 0."""
-    schema = hf.Schema((hf.Feature("a", step=0.25, bounds=(0, 1), seen=(0, 1)), hf.Feature("b", seen=(0, 1))))
+    """A grid of 0.25: 0.1 is on none of its values, may stay, and so is nearer to 0.12 than 0.25
+    and 0."""
+    schema = hf.Schema(
+        (hf.Feature("a", step=0.25, bounds=(0, 1), seen=(0, 1)), hf.Feature("b", seen=(0, 1)))
+    )
     x = torch.tensor([[0.1, 0.5], [0.5, 0.5]])
     z = torch.tensor([[0.12, 0.02, 0.2, 9.0, -9.0], [0.12, 0.02, 0.2, 9.0, -9.0]])
     z = torch.stack([z, torch.full_like(z, 0.3)])
@@ -84,14 +98,21 @@ def test_own_values_between_the_steps_may_stay() -> None:
     assert torch.allclose(got[0, 0], torch.tensor([0.1, 0.0, 0.25, 1.0, 0.0]))
     assert torch.allclose(got[0, 1], torch.tensor([0.0, 0.0, 0.25, 1.0, 0.0]))
     assert torch.equal(
-        CandidateProjection(schema.feasible(x[1:])).project(z[:, 1:].clone(), slice(0, 1))[:, 0], got[:, 1]
+        CandidateProjection(schema.feasible(x[1:])).project(z[:, 1:].clone(), slice(0, 1))[:, 0],
+        got[:, 1],
     )
 
 
 def test_the_first_of_equally_strong_levels_is_taken() -> None:
-    schema = hf.Schema((hf.Feature("c", "category", levels=("a", "b", "c")), hf.Feature("n", seen=(0, 1))))
+    schema = hf.Schema(
+        (hf.Feature("c", "category", levels=("a", "b", "c")), hf.Feature("n", seen=(0, 1)))
+    )
     x = torch.tensor([[1.0, 0.0, 0.0, 0.5]])
-    z = torch.tensor([[0.0, 1.0, 1.0, 0.5], [2.0, 2.0, 2.0, 0.5], [0.0, 0.0, 3.0, 0.5]]).T[:, None].clone()
+    z = (
+        torch.tensor([[0.0, 1.0, 1.0, 0.5], [2.0, 2.0, 2.0, 0.5], [0.0, 0.0, 3.0, 0.5]])
+        .T[:, None]
+        .clone()
+    )
     got = CandidateProjection(schema.feasible(x)).project(z, slice(0, 1))[:, 0].T
     assert got[:, :3].tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 1]]
 
@@ -123,7 +144,9 @@ def test_the_nearest_candidate_by_brute_force(norm: int, samples: int) -> None:
     with model.eval_mode():
         problem = problem_of(model, x, 1 - model(x).argmax(1))
         candidates = Candidates(problem, penalty_of(norm), weight)
-        best = candidates.nearest(samples, lambda people, some, z: z.copy_(x.T[:, people, None] + drawn[:, None, some]))
+        best = candidates.nearest(
+            samples, lambda people, some, z: z.copy_(x.T[:, people, None] + drawn[:, None, some])
+        )
         rows = (x[:, None] + drawn.T).clamp(-2, 2)  # (n, samples, d)
         met = torch.stack([problem[torch.full((samples,), i)].met(rows[i]) for i in range(len(x))])
     cost = ((rows - x[:, None]).abs() ** norm * weight).sum(2).masked_fill(~met, torch.inf)
@@ -146,7 +169,8 @@ def test_candidates_that_come_in_order() -> None:
         def place(people: slice, some: slice, z: torch.Tensor) -> None:
             z.copy_(x.T[:, people, None] + drawn[:, None, some])
 
-        first, nearest = candidates.nearest(300, place, ordered=True), candidates.nearest(300, place)
+        first = candidates.nearest(300, place, ordered=True)
+        nearest = candidates.nearest(300, place)
     assert first.cost.isfinite().any()
     assert torch.allclose(first.cost, nearest.cost, atol=1e-5)
 
@@ -154,7 +178,9 @@ def test_candidates_that_come_in_order() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("variant", ["original", "carla"])
 @pytest.mark.parametrize("samples", [37, 200])
-def test_an_answer_does_not_depend_on_the_batch(variant: Any, samples: int, dtype: torch.dtype) -> None:
+def test_an_answer_does_not_depend_on_the_batch(
+    variant: Any, samples: int, dtype: torch.dtype
+) -> None:
     """To the bit, also where people want different classes."""
     schema = mixed_schema(TABLE, rules=[], max_changes=0)
     model = hf.Model.of(seeded(mlp(schema.width, (26,), 2).to(dtype)), schema)
@@ -162,7 +188,10 @@ def test_an_answer_does_not_depend_on_the_batch(variant: Any, samples: int, dtyp
     whole = e.explain(model, TABLE, seed=2)
     assert whole.found.any()
     assert len(set(whole.goal.label.tolist())) == 2
-    parts = [e.explain(model, TABLE.iloc[i : i + 7], seed=2, batch_size=3) for i in range(0, len(TABLE), 7)]
+    parts = [
+        e.explain(model, TABLE.iloc[i : i + 7], seed=2, batch_size=3)
+        for i in range(0, len(TABLE), 7)
+    ]
     assert torch.equal(torch.cat([p.x_cf for p in parts]), whole.x_cf)
     assert torch.equal(e.explain(model, TABLE.iloc[41:42], seed=2).x_cf[0], whole.x_cf[41])
 
@@ -187,12 +216,16 @@ def test_all_rows_are_tried_in_the_same_directions() -> None:
 def test_the_plane_is_approached_and_never_passed(variant: Any) -> None:
     """|x' - x| >= |f(x)| / |w|, nearer to it with more samples, in whatever rings."""
     w = points(1, 3, seed=1)[0]
-    model, x = plane(w, -2.0), points(30, 3)
+    model = plane(w, -2.0)
+    x = points(30, 3)
     f = x @ w - 2.0
-    x, f = x[f < 0], f[f < 0]
+    x = x[f < 0]
+    f = f[f < 0]
     means: list[float] = []
     for samples, width in ((20, 0.5), (500, 0.1), (10_000, 0.02)):
-        cfs = hf.GrowingSpheres(samples=samples, rings=400, variant=variant, width=width).explain(model, x, 1)
+        cfs = hf.GrowingSpheres(samples=samples, rings=400, variant=variant, width=width).explain(
+            model, x, 1
+        )
         ratio = torch.tensor(cfs.cost("l2").to_numpy()) * float(w.norm()) / -f
         assert cfs.found.all()
         assert ratio.min() >= 1 - 1e-6
@@ -218,14 +251,17 @@ def test_sparsifying_keeps_the_outcome_and_frees_columns(monkeypatch: pytest.Mon
 
 
 def test_fixed_columns_take_no_part_in_the_sphere() -> None:
-    """With one free column the sphere is two points, and every sample is as far as it was meant to be."""
+    """With one free column the sphere is two points, and every sample is as far as it was meant to
+    be."""
     schema = hf.Schema.box(D).change(**{f"x{i}": {"change": "fixed"} for i in range(1, D)})
     w = torch.zeros(D)
     w[0] = 1.0
     net = plane(w, -1.0).module
     x = points(20)
     x[:, 0] = 0.0
-    cfs = hf.GrowingSpheres(samples=200, variant="carla", width=0.5, rings=3).explain(hf.Model.of(net, schema), x, 1)
+    cfs = hf.GrowingSpheres(samples=200, variant="carla", width=0.5, rings=3).explain(
+        hf.Model.of(net, schema), x, 1
+    )
     assert cfs.found.all()
     assert (cfs.cost("l2") < 1.02).all()
     assert torch.equal(cfs.x_cf[:, 1:], cfs.x[:, 1:])
@@ -245,11 +281,15 @@ def test_carla_draws_categories_and_yes_or_no_anew() -> None:
     schema = hf.Schema.infer(table, fixed=["s"])
 
     def score(frame: pd.DataFrame) -> np.ndarray[Any, Any]:
-        return ((frame["c"].astype(object) == "b") & frame["flag"]).to_numpy(dtype=float) * 0.8 + 0.1
+        return ((frame["c"].astype(object) == "b") & frame["flag"]).to_numpy(
+            dtype=float
+        ) * 0.8 + 0.1
 
     model = hf.Model.of(score, schema, classes=["no", "yes"])
     asked = table[~((table["c"] == "b") & table["flag"])]
-    found = hf.GrowingSpheres(samples=300, rings=1, variant="carla", width=1e-3).explain(model, asked, "yes")
+    found = hf.GrowingSpheres(samples=300, rings=1, variant="carla", width=1e-3).explain(
+        model, asked, "yes"
+    )
     assert found.found.all()
     assert ((found.after["n"] - found.before["n"]).abs() <= 1e-3 * schema["n"].scale).all()
     assert (found.after["s"] == found.before["s"]).all()
@@ -275,7 +315,8 @@ def test_one_large_ring_does_not_overrun_the_budget() -> None:
 
     model = hf.Model.of(slow, hf.Schema.box(3), inputs="encoded")
     for samples, rows in ((500_000, 1), (1000, 500)):
-        seen, start = 0, time.perf_counter()
+        seen = 0
+        start = time.perf_counter()
         cfs = hf.GrowingSpheres(samples=samples).explain(model, points(rows, 3), 1, time_budget=0.2)
         assert time.perf_counter() - start < 4
         assert seen < 200_000

@@ -13,7 +13,13 @@ from torch import nn
 
 import holdfast as hf
 from holdfast.distances import l2
-from holdfast.methods._autoencoder import TableAutoencoder, autoencoder, divergence, group_softmax, reconstruction
+from holdfast.methods._autoencoder import (
+    TableAutoencoder,
+    autoencoder,
+    divergence,
+    group_softmax,
+    reconstruction,
+)
 from holdfast.methods.latent_search import around
 from holdfast.nn.architecture import mlp
 from support.tables import N, points, problem_of, seeded
@@ -48,14 +54,17 @@ def linear(w: list[float], b: float = 0.0) -> hf.Model:
 
 
 def test_points_are_drawn_on_spheres_of_uniform_radius() -> None:
-    model, x = linear([1.0] * D), points(N)
+    model = linear([1.0] * D)
+    x = points(N)
     with model.eval_mode():
         z = around(problem_of(model, x), x, 2.0, 4000, draw=0)
         other = around(problem_of(model, x), x, 2.0, 4000, draw=1)
     assert z.shape == (N, 4000, D)
     r = (z - x[:, None]).norm(dim=2)
     assert (r <= 2.0 + 1e-5).all()
-    assert (r.quantile(torch.tensor([0.25, 0.5, 0.75]), 1) - torch.tensor([[0.5], [1.0], [1.5]])).abs().max() < 0.07
+    assert (
+        r.quantile(torch.tensor([0.25, 0.5, 0.75]), 1) - torch.tensor([[0.5], [1.0], [1.5]])
+    ).abs().max() < 0.07
     u = (z - x[:, None]) / r[..., None]
     assert u.mean(1).abs().max() < 0.05
     assert ((u.square()).mean(1) - 1 / D).abs().max() < 0.02
@@ -77,7 +86,9 @@ def test_the_nearest_success_is_taken() -> None:
     model = hf.Model.of(seeded(mlp(D, (8,), 2), 3), BOX)
     x = points(40)
     x = x[model(x).argmax(1) == 0]
-    e = hf.LatentSearch(radius=3.0, samples=100, hidden=(16,), latent=3, epochs=10).fit(model, points(300, seed=1))
+    e = hf.LatentSearch(radius=3.0, samples=100, hidden=(16,), latent=3, epochs=10).fit(
+        model, points(300, seed=1)
+    )
     cfs = e.explain(model, x, 1, seed=5)
     net = e.autoencoder_
     with model.eval_mode():
@@ -85,7 +96,11 @@ def test_the_nearest_success_is_taken() -> None:
         z = net.encode(x)
         again = net.decode(z)
         rows = net.decode(around(problem, z, 3.0, 100, 0).flatten(0, 1))
-        hits = problem.goal[torch.arange(len(x)).repeat_interleave(100)].met(model(rows)).reshape(len(x), 100)
+        hits = (
+            problem.goal[torch.arange(len(x)).repeat_interleave(100)]
+            .met(model(rows))
+            .reshape(len(x), 100)
+        )
         done = problem.met(again)
     rows = rows.reshape(len(x), 100, D)
     assert cfs.found.sum() > 3
@@ -107,7 +122,10 @@ def test_repeats_go_on_until_a_hit() -> None:
     x[:, 0] = -0.9
     ready = identity()
     found = [
-        hf.LatentSearch(radius=1.0, samples=8, repeats=r, autoencoder=ready).fit(model, x).explain(model, x, 1).found
+        hf.LatentSearch(radius=1.0, samples=8, repeats=r, autoencoder=ready)
+        .fit(model, x)
+        .explain(model, x, 1)
+        .found
         for r in (1, 5, 100)
     ]
     assert found[0].sum() < found[1].sum() < found[2].sum()
@@ -120,10 +138,15 @@ def test_repeats_go_on_until_a_hit() -> None:
 
 
 def test_seed_and_batch() -> None:
-    model, x = linear([1.0] * D, -1.0), points(30)
+    model = linear([1.0] * D, -1.0)
+    x = points(30)
     x = x[x.sum(1) < 1.0]
-    e = hf.LatentSearch(radius=3.0, samples=30, hidden=(16,), latent=3, epochs=3).fit(model, points(200, seed=2))
-    twin = hf.LatentSearch(radius=3.0, samples=30, hidden=(16,), latent=3, epochs=3).fit(model, points(200, seed=2))
+    e = hf.LatentSearch(radius=3.0, samples=30, hidden=(16,), latent=3, epochs=3).fit(
+        model, points(200, seed=2)
+    )
+    twin = hf.LatentSearch(radius=3.0, samples=30, hidden=(16,), latent=3, epochs=3).fit(
+        model, points(200, seed=2)
+    )
     whole = e.explain(model, x, 1, seed=1)
     assert whole.found.any()
     assert torch.equal(twin.explain(model, x, 1, seed=1).x_cf, whole.x_cf)
@@ -134,7 +157,8 @@ def test_seed_and_batch() -> None:
 
 
 def test_wrong_settings_are_named() -> None:
-    model, x = linear([1.0] * D), points(4)
+    model = linear([1.0] * D)
+    x = points(4)
     for wrong in ({"radius": 0.0}, {"samples": 0}, {"repeats": 0}):
         e = hf.LatentSearch(autoencoder=identity(), **wrong).fit(model, x)
         with pytest.raises(hf.HoldfastError, match=next(iter(wrong))):
@@ -168,14 +192,18 @@ def test_training_learns_the_data(kind: str, curved: torch.Tensor) -> None:
 
 
 def test_early_stopping_keeps_the_best_weights(curved: torch.Tensor) -> None:
-    net = autoencoder(curved[:40], BOX, hidden=(64,), latent=4, epochs=200, lr=0.03, patience=3, held_out=0.5)
+    net = autoencoder(
+        curved[:40], BOX, hidden=(64,), latent=4, epochs=200, lr=0.03, patience=3, held_out=0.5
+    )
     test = [b for _, b in net.history]
     best = min(range(len(test)), key=test.__getitem__)
     assert len(test) < 200
     assert len(test) == best + 1 + 3
     order = torch.randperm(40, generator=_after_weights(0, 64, 4))
     held = curved[:40][order[:20]]
-    assert float((net.decode(net.encode(held)) - held).square().mean()) == pytest.approx(test[best], rel=1e-4)
+    assert float((net.decode(net.encode(held)) - held).square().mean()) == pytest.approx(
+        test[best], rel=1e-4
+    )
 
 
 def _after_weights(seed: int, hidden: int, latent: int) -> torch.Generator:
@@ -188,15 +216,21 @@ def _after_weights(seed: int, hidden: int, latent: int) -> torch.Generator:
 
 def test_same_seed_same_network_and_the_global_generators_stay(curved: torch.Tensor) -> None:
     torch.manual_seed(7)
-    before, threads = torch.get_rng_state(), torch.get_num_threads()
-    nets = [autoencoder(curved, BOX, kind="vae", hidden=(8,), latent=2, epochs=2, seed=s) for s in (1, 1, 2)]
+    before = torch.get_rng_state()
+    threads = torch.get_num_threads()
+    nets = [
+        autoencoder(curved, BOX, kind="vae", hidden=(8,), latent=2, epochs=2, seed=s)
+        for s in (1, 1, 2)
+    ]
     assert torch.equal(torch.get_rng_state(), before)
     assert torch.get_num_threads() == threads
     z = [net.encode(curved) for net in nets]
     assert torch.equal(z[0], z[1])
     assert not torch.equal(z[0], z[2])
     with torch.inference_mode():
-        inside = autoencoder(curved.clone(), BOX, kind="vae", hidden=(8,), latent=2, epochs=2, seed=1)
+        inside = autoencoder(
+            curved.clone(), BOX, kind="vae", hidden=(8,), latent=2, epochs=2, seed=1
+        )
     assert torch.equal(inside.encode(curved), z[0])
 
 
@@ -238,9 +272,12 @@ def test_networks_that_do_not_fit_are_refused() -> None:
 
 def test_divergence_is_the_integral() -> None:
     """KL( N(m, s^2) | N(0, 1) ) in one dimension, by the trapezoidal rule."""
-    m, s = np.array([0.0, 1.3, -0.4]), np.array([1.0, 0.5, 2.0])
+    m = np.array([0.0, 1.3, -0.4])
+    s = np.array([1.0, 0.5, 2.0])
     t = np.linspace(-30, 30, 200_001)
-    p = np.exp(-((t - m[:, None]) ** 2) / (2 * s[:, None] ** 2)) / (s[:, None] * math.sqrt(2 * math.pi))
+    p = np.exp(-((t - m[:, None]) ** 2) / (2 * s[:, None] ** 2)) / (
+        s[:, None] * math.sqrt(2 * math.pi)
+    )
     log_ratio = -((t - m[:, None]) ** 2) / (2 * s[:, None] ** 2) - np.log(s)[:, None] + t**2 / 2
     integral = np.trapezoid(p * log_ratio, t, axis=1)
     got = divergence(torch.tensor(m)[:, None], torch.tensor(2 * np.log(s))[:, None])
@@ -250,14 +287,20 @@ def test_divergence_is_the_integral() -> None:
 
 
 def test_losses_by_hand() -> None:
-    groups = torch.tensor([[1, 2, 5], [3, 4, 0]])[:, :2]  # columns 1, 2 and 3, 4; column 0 is a number
+    # columns 1, 2 and 3, 4; column 0 is a number
+    groups = torch.tensor([[1, 2, 5], [3, 4, 0]])[:, :2]
     x = torch.tensor([[2.0, 1.0, 0.0, 0.0, 1.0]])
     raw = torch.tensor([[1.5, 0.0, 0.0, math.log(3.0), 0.0]])
     assert float(reconstruction(raw, x, groups)) == pytest.approx(0.25 + math.log(2) + math.log(4))
     assert torch.allclose(group_softmax(raw, groups), torch.tensor([[1.5, 0.5, 0.5, 0.75, 0.25]]))
-    assert float(reconstruction(raw, x, NO_GROUPS)) == pytest.approx(float((raw - x).square().sum()))
-    padded = torch.tensor([[1, 2, 3], [4, 5, 5]])  # a category of three levels and one of one, padded with d = 5
-    assert torch.allclose(group_softmax(torch.zeros(2, 5), padded)[:, 1:], torch.tensor([1 / 3, 1 / 3, 1 / 3, 1.0]))
+    assert float(reconstruction(raw, x, NO_GROUPS)) == pytest.approx(
+        float((raw - x).square().sum())
+    )
+    # a category of three levels and one of one, padded with d = 5
+    padded = torch.tensor([[1, 2, 3], [4, 5, 5]])
+    assert torch.allclose(
+        group_softmax(torch.zeros(2, 5), padded)[:, 1:], torch.tensor([1 / 3, 1 / 3, 1 / 3, 1.0])
+    )
     assert torch.allclose(
         reconstruction(torch.zeros(1, 5), torch.tensor([[0.0, 0.0, 1.0, 0.0, 1.0]]), padded),
         torch.tensor([math.log(3.0)]),

@@ -15,16 +15,19 @@ from holdfast.problem import SLACK, SearchProblem, TimeBudget
 from holdfast.target import Target
 from support.regions import nearest
 
-NETWORKS, ROWS = 30, 5
+NETWORKS = 30
+ROWS = 5
 
 
 @lru_cache
 def networks() -> list[tuple[nn.Sequential, torch.Tensor, np.ndarray]]:
-    """Random networks of 2 to 4 inputs and 4 to 8 hidden units, refused rows, and their exact l1 and l2 distances."""
+    """Random networks of 2 to 4 inputs and 4 to 8 hidden units, refused rows, and their exact l1
+    and l2 distances."""
     out = []
     for seed in range(NETWORKS):
         g = torch.Generator().manual_seed(seed)
-        d, h = 2 + seed % 3, 4 + (seed // 3) % 5
+        d = 2 + seed % 3
+        h = 4 + (seed // 3) % 5
         net = nn.Sequential(nn.Linear(d, h), nn.ReLU(), nn.Linear(h, 2)).double()
         for p, size in zip(net.parameters(), (d**-0.5, 0.5, h**-0.5, 0.0), strict=True):
             nn.init.normal_(p, std=size * 2**0.5, generator=g)
@@ -64,15 +67,18 @@ def problem_of(schema: hf.Schema, x: torch.Tensor) -> SearchProblem:
 
 
 def test_single_changes_are_the_ends_of_each_range_and_the_other_levels() -> None:
-    schema = hf.Schema([
-        hf.Feature("age", bounds=(0, 10), seen=(0, 10), scale=1.0),
-        hf.Feature("sex", "category", levels=("f", "m"), change="fixed"),
-        hf.Feature("job", "category", levels=("a", "b", "c")),
-    ])  # fmt: skip
+    schema = hf.Schema(
+        [
+            hf.Feature("age", bounds=(0, 10), seen=(0, 10), scale=1.0),
+            hf.Feature("sex", "category", levels=("f", "m"), change="fixed"),
+            hf.Feature("job", "category", levels=("a", "b", "c")),
+        ]
+    )
     x = torch.tensor([[4.0, 1.0, 0.0, 0.0, 1.0, 0.0]]).double()
     with (problem := problem_of(schema, x)).model.eval_mode():
         places = single_changes(problem)[0]
-    moved = [(4.0, 1.0, 0.0, 1.0, 0.0, 0.0), (4.0, 1.0, 0.0, 0.0, 0.0, 1.0), tuple(x[0].tolist())]  # one stays
+    # one stays
+    moved = [(4.0, 1.0, 0.0, 1.0, 0.0, 0.0), (4.0, 1.0, 0.0, 0.0, 0.0, 1.0), tuple(x[0].tolist())]
     ends = [(end, *x[0, 1:].tolist()) for end in (0.0, 10.0)]
     assert {tuple(place) for place in places.tolist()} == {*ends, *moved}
 
@@ -80,7 +86,8 @@ def test_single_changes_are_the_ends_of_each_range_and_the_other_levels() -> Non
 def test_of_many_single_changes_the_tangent_chooses() -> None:
     x = torch.rand(3, 100, generator=torch.Generator().manual_seed(0)).double()
     with (problem := problem_of(hf.Schema.box(100, 0, 1), x)).model.eval_mode():
-        places, (_, grad) = single_changes(problem), problem.gap_and_gradient(x)
+        places = single_changes(problem)
+        _, grad = problem.gap_and_gradient(x)
     delta = places - x[:, None]
     assert places.shape == (3, SINGLES, 100)
     assert ((delta != 0).sum(2) == 1).all()
@@ -90,7 +97,9 @@ def test_of_many_single_changes_the_tangent_chooses() -> None:
 
 def test_places_are_spread_over_what_can_be_reached() -> None:
     x = torch.full((2, 3), 0.5).double()
-    with (problem := problem_of(hf.Schema.box(3, 0, 1).change(x0={"change": "fixed"}), x)).model.eval_mode():
+    with (
+        problem := problem_of(hf.Schema.box(3, 0, 1).change(x0={"change": "fixed"}), x)
+    ).model.eval_mode():
         places = spread(problem)
     assert places.shape == (2, SPREAD, 3)
     assert (places[:, :, 0] == 0.5).all()

@@ -21,7 +21,9 @@ def model_of(k: int, seed: int = 2) -> hf.Model:
 
 
 def test_the_answer_is_a_data_row_of_the_wanted_class() -> None:
-    model, data, x = model_of(3), points(200, 1), points(60)
+    model = model_of(3)
+    data = points(200, 1)
+    x = points(60)
     now = model(x).argmax(1)
     wish = (now + 1 + torch.arange(60) % 2) % 3
     cfs = hf.Omniscient().fit(model, data).explain(model, x, wish)
@@ -33,7 +35,8 @@ def test_the_answer_is_a_data_row_of_the_wanted_class() -> None:
 
 
 def test_every_row_of_the_class_is_drawn_about_as_often() -> None:
-    model, data = model_of(2), points(40, 1)
+    model = model_of(2)
+    data = points(40, 1)
     there = data[model(data).argmax(1) == 1]
     x = points(9000)
     x = x[model(x).argmax(1) == 0]
@@ -44,9 +47,12 @@ def test_every_row_of_the_class_is_drawn_about_as_often() -> None:
 
 
 def test_the_draw_belongs_to_the_row_and_the_seed() -> None:
-    model, data, x = model_of(2), points(200, 1), points(60)
+    model = model_of(2)
+    data = points(200, 1)
+    x = points(60)
     e = hf.Omniscient().fit(model, data)
-    first, second = e.explain(model, x, 1, seed=1), e.explain(model, x, 1, seed=2)
+    first = e.explain(model, x, 1, seed=1)
+    second = e.explain(model, x, 1, seed=2)
     assert not torch.equal(first.x_cf, second.x_cf)
     rows = torch.tensor([40, 3, 22])
     assert torch.equal(e.explain(model, x[rows], 1, seed=1, batch_size=2).x_cf, first.x_cf[rows])
@@ -56,7 +62,8 @@ def test_what_cannot_change_stays_and_the_model_decides() -> None:
     table = mixed_table(300)
     schema = mixed_schema(table)
     model = hf.Model.of(seeded(mlp(schema.width, (16, 8), 2)), schema)
-    one, many = (hf.Omniscient(draws=k).fit(model, table).explain(model, table, 1) for k in (1, 30))
+    one = hf.Omniscient(draws=1).fit(model, table).explain(model, table, 1)
+    many = hf.Omniscient(draws=30).fit(model, table).explain(model, table, 1)
     fixed = schema.encoding().fixed
     for cfs in (one, many):
         assert torch.equal(cfs.x_cf[:, fixed], cfs.x[:, fixed])
@@ -66,30 +73,41 @@ def test_what_cannot_change_stays_and_the_model_decides() -> None:
 
 
 def test_a_wish_for_more_is_met_by_fewer_rows() -> None:
-    model, data, x = model_of(2), points(300, 1), points(60)
+    model = model_of(2)
+    data = points(300, 1)
+    x = points(60)
     cfs = hf.Omniscient().fit(model, data).explain(model, x, hf.Target(1, probability=0.9))
     assert cfs.found.any()
     assert (torch.softmax(cfs.scores, 1)[cfs.found, 1] > 0.9).all()
 
 
 def test_any_other_class() -> None:
-    model, data, x = model_of(3), points(300, 1), points(60)
+    model = model_of(3)
+    data = points(300, 1)
+    x = points(60)
     cfs = hf.Omniscient().fit(model, data).explain(model, x)
     assert cfs.found.all()
     assert (cfs.scores.argmax(1) != model(x).argmax(1)).all()
 
 
 def test_without_a_row_of_the_class_there_is_no_answer() -> None:
-    model, data, x = model_of(2), points(100, 1), points(20)
+    model = model_of(2)
+    data = points(100, 1)
+    x = points(20)
     cfs = hf.Omniscient().fit(model, data[model(data).argmax(1) == 0]).explain(model, x, 1)
     lost = model(x).argmax(1) == 0
     assert not cfs.found.any()
     assert torch.equal(cfs.x_cf[lost], x[lost])
-    assert cfs.status["reason"].iloc[int(lost.nonzero()[0])].endswith("raise draws, or try NearestNeighbor")
+    assert (
+        cfs.status["reason"]
+        .iloc[int(lost.nonzero()[0])]
+        .endswith("raise draws, or try NearestNeighbor")
+    )
 
 
 def test_wrong_settings_are_named() -> None:
-    model, x = model_of(2), points(4)
+    model = model_of(2)
+    x = points(4)
     with pytest.raises(hf.HoldfastError, match="draws must be at least 1, got 0"):
         hf.Omniscient(draws=0).fit(model, x).explain(model, x, 1)
     with pytest.raises(hf.HoldfastError, match="Omniscient looks at data"):

@@ -1,4 +1,5 @@
-"""RBR: the inner problems against brute force and the paper's loop, the odds, the ball, the boundary."""
+"""RBR: the inner problems against brute force and the paper's loop, the odds, the ball, the
+boundary."""
 
 import math
 
@@ -43,8 +44,10 @@ def test_inner_problems_are_those_of_brute_force(e: float, s: float, p: int) -> 
     side = torch.linspace(0, 1, 301).double()
     a, b = torch.cartesian_prod(side, side).unbind(1)
     inside = a.square() + b.square() <= 1 + 1e-12
-    a, b = a[inside], b[inside]
-    op, pe = optimistic(C, e, s, p), pessimistic(C, e, s, p)
+    a = a[inside]
+    b = b[inside]
+    op = optimistic(C, e, s, p)
+    pe = pessimistic(C, e, s, p)
     rough_op = f_op(C[:, None], e * a, e * b, s, p).amin(1)
     rough_pe = f_pe(C[:, None], e / math.sqrt(p) * a, e / math.sqrt(p) * b, s, p, e).amin(1)
     for exact, rough in ((op[0], rough_op), (pe[0], rough_pe)):
@@ -54,7 +57,8 @@ def test_inner_problems_are_those_of_brute_force(e: float, s: float, p: int) -> 
 
 @pytest.mark.parametrize("e", [0.5, 1.0])
 def test_the_papers_projected_gradient_does_no_better(e: float) -> None:
-    s, p = 1.0, 3
+    s = 1.0
+    p = 3
     for size, f, exact in (
         (e, lambda v: f_op(C, v[:, 0], v[:, 1], s, p), optimistic(C, e, s, p)),
         (e / math.sqrt(p), lambda u: f_pe(C, u[:, 0], u[:, 1], s, p, e), pessimistic(C, e, s, p)),
@@ -76,14 +80,18 @@ def test_values_by_hand() -> None:
     # e = 0: log s + c^2 / (2 s^2) + (p - 1) log s
     assert float(optimistic(c, 0.0, 1.0, 3)[0]) == pytest.approx(2.0)
     assert float(optimistic(c, 0.0, 2.0, 3)[0]) == pytest.approx(3 * math.log(2) + 0.5)
-    assert float(pessimistic(c, 0.0, 1.0, 3)[0]) == pytest.approx(-2 - 2 * math.log(1 + math.sqrt(5e-7)))
+    assert float(pessimistic(c, 0.0, 1.0, 3)[0]) == pytest.approx(
+        -2 - 2 * math.log(1 + math.sqrt(5e-7))
+    )
     assert float(pessimistic(c, 0.0, 2.0, 1)[0]) == pytest.approx(-math.log(2) - 0.5)
     # c <= e: v_1 = c makes the distance vanish, and v_2 = 0 is best
     near = optimistic(torch.tensor([0.0, 0.3, 0.5]).double(), 0.5, 1.0, 4)
     assert torch.allclose(near[0], torch.zeros(3).double(), atol=1e-9)
     assert torch.allclose(near[1], torch.zeros(3).double(), atol=1e-6)
     # c = 1.5, e = 0.5, s = 1, v_2 = 0: v_1 = 0.5 leaves 1 / 2, and no v_2 > 0 does better
-    assert float(optimistic(torch.tensor([1.5]).double(), 0.5, 1.0, 4)[0]) == pytest.approx(0.5, abs=1e-6)
+    assert float(optimistic(torch.tensor([1.5]).double(), 0.5, 1.0, 4)[0]) == pytest.approx(
+        0.5, abs=1e-6
+    )
 
 
 @pytest.mark.parametrize(("e", "s", "p"), SETTINGS)
@@ -105,30 +113,45 @@ def test_between_the_nodes_values_and_slopes_are_exact(e: float, s: float, p: in
 
 
 def test_without_doubt_the_odds_are_those_of_two_kernel_density_estimates() -> None:
-    n, m, s = N, 30, 0.7
-    z, samples = points(n).double(), points(n * m, 2).double().reshape(n, m, D)
+    n = N
+    m = 30
+    s = 0.7
+    z = points(n).double()
+    samples = points(n * m, 2).double().reshape(n, m, D)
     pos = samples[..., 0] > 0
     J, _ = odds(z, samples, pos, kernels(0.0, 0.0, s, D, torch.float64))
-    log_density = torch.distributions.MultivariateNormal(torch.zeros(D).double(), s * s * torch.eye(D).double())
+    log_density = torch.distributions.MultivariateNormal(
+        torch.zeros(D).double(), s * s * torch.eye(D).double()
+    )
     logs = log_density.log_prob(z[:, None] - samples)
-    kde = torch.logsumexp(logs.masked_fill(pos, -math.inf), 1) - torch.logsumexp(logs.masked_fill(~pos, -math.inf), 1)
-    # The constants of the densities cancel, but for the 1e-6 by which F_pe keeps its root away from 0.
+    kde = torch.logsumexp(logs.masked_fill(pos, -math.inf), 1) - torch.logsumexp(
+        logs.masked_fill(~pos, -math.inf), 1
+    )
+    # The constants of the densities cancel, but for the 1e-6 by which F_pe keeps its root away from
+    # 0.
     extra = (D - 1) * math.log((s + math.sqrt(1e-6 / (D - 1))) / s)
     assert torch.allclose(J, kde + extra, atol=1e-6)
 
 
 @pytest.mark.parametrize(("op", "pe"), [(0.0, 0.0), (0.5, 1.0), (1.0, 0.5)])
 def test_gradient_of_the_odds(op: float, pe: float) -> None:
-    z, samples = points(N).double(), points(N * 30, 2).double().reshape(N, 30, D)
-    pos, kernel, way = samples[..., 0] > 0, kernels(op, pe, 1.0, D, torch.float64), points(N, 3).double()
+    z = points(N).double()
+    samples = points(N * 30, 2).double().reshape(N, 30, D)
+    pos = samples[..., 0] > 0
+    kernel = kernels(op, pe, 1.0, D, torch.float64)
+    way = points(N, 3).double()
     _, g = odds(z, samples, pos, kernel)
     h = 1e-5
-    slope = (odds(z + h * way, samples, pos, kernel)[0] - odds(z - h * way, samples, pos, kernel)[0]) / (2 * h)
+    slope = (
+        odds(z + h * way, samples, pos, kernel)[0] - odds(z - h * way, samples, pos, kernel)[0]
+    ) / (2 * h)
     assert torch.allclose(slope, (g * way).sum(1), atol=1e-6)
 
 
 def test_odds_with_samples_of_one_kind_only() -> None:
-    z, samples, kernel = points(2), points(10, 2).reshape(2, 5, D), kernels(0.5, 0.5, 1.0, D, torch.float32)
+    z = points(2)
+    samples = points(10, 2).reshape(2, 5, D)
+    kernel = kernels(0.5, 0.5, 1.0, D, torch.float32)
     pos = torch.tensor([[True] * 5, [False] * 5])
     J, g = odds(z, samples, pos, kernel)
     assert J.isfinite().all()
@@ -150,7 +173,8 @@ def test_samples_fill_the_ball_evenly(model: hf.Model) -> None:
 
 @pytest.mark.parametrize("scan", [1, 7, 100])
 def test_the_boundary_is_the_nearest_flip_on_all_segments(model: hf.Model, scan: int) -> None:
-    data, x = points(60, 2), refused(model, 8)
+    data = points(60, 2)
+    x = refused(model, 8)
     e = hf.RBR(neighbors=15, scan=scan).fit(model, data)
     with model.eval_mode():
         problem = problem_of(model, x)
@@ -170,7 +194,8 @@ def test_the_boundary_is_the_nearest_flip_on_all_segments(model: hf.Model, scan:
 
 @pytest.mark.parametrize("delta_plus", [0.0, 0.2, 1.0])
 def test_answers_lie_in_the_l1_ball(model: hf.Model, delta_plus: float) -> None:
-    data, x = points(300, 2), refused(model, 40)
+    data = points(300, 2)
+    x = refused(model, 40)
     e = hf.RBR(neighbors=50, steps=100, delta_plus=delta_plus).fit(model, data)
     cfs = e.explain(model, x, 1)
     with model.eval_mode():
@@ -182,7 +207,8 @@ def test_answers_lie_in_the_l1_ball(model: hf.Model, delta_plus: float) -> None:
 
 def test_farther_answers_have_better_odds(model: hf.Model) -> None:
     """More room lets the answers go deeper into the wanted class."""
-    data, x = points(300, 2), refused(model, 40)
+    data = points(300, 2)
+    x = refused(model, 40)
     gaps = list[float]()
     for delta_plus in (0.2, 1.0):
         e = hf.RBR(e_op=0.0, e_pe=0.0, neighbors=50, delta_plus=delta_plus).fit(model, data)

@@ -35,7 +35,8 @@ def identity(d: int = D) -> TableAutoencoder:
 
 @pytest.mark.parametrize("norm", [1, 2])
 def test_without_a_manifold_it_is_descent(norm: Any) -> None:
-    model, x = hf.Model.of(seeded(mlp(D, (8,), 2), 3), BOX), points(30)
+    model = hf.Model.of(seeded(mlp(D, (8,), 2), 3), BOX)
+    x = points(30)
     how: dict[str, Any] = {"norm": norm, "lam": 0.05, "lr": 0.03, "steps": 120}
     ours = hf.REVISE(autoencoder=identity(), **how).fit(model, x).explain(model, x)
     theirs = hf.Descent(restarts=1, **how).explain(model, x)
@@ -56,7 +57,12 @@ def test_the_first_step_follows_the_gradient_of_the_objective(norm: Any) -> None
     with model.eval_mode():
         goal = hf.Target(1).bind(model, model(x))
         problem = SearchProblem(
-            model, x, goal, schema.feasible(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, ""))
+            model,
+            x,
+            goal,
+            schema.feasible(x),
+            RowRandom.of(0, x),
+            TimeBudget(None, Progress(False, "")),
         )
         walk = LatentWalk(how, problem, net)
         start = walk.z.clone()
@@ -75,7 +81,8 @@ def test_the_first_step_follows_the_gradient_of_the_objective(norm: Any) -> None
 
 
 def test_answers_stay_near_the_data() -> None:
-    """Rows on a line in the plane, a model that looks at one column: descent leaves the line, REVISE follows it."""
+    """Rows on a line in the plane, a model that looks at one column: descent leaves the line,
+    REVISE follows it."""
     t = points(500, 1)
     x = torch.cat([t, t], 1) + 0.05 * points(500, 2, 1)
     net = nn.Sequential(nn.Linear(2, 1))
@@ -85,16 +92,21 @@ def test_answers_stay_near_the_data() -> None:
     model = hf.Model.of(net, hf.Schema.box(2))
     asked = x[(x[:, 0] < 0.3) & (x[:, 0] > -1)][:40]
     e = hf.REVISE(lam=0.01, steps=200, hidden=(32,), latent=1, epochs=60).fit(model, x)
-    ours, theirs = e.explain(model, asked, 1), hf.Descent(lam=0.01).explain(model, asked, 1)
+    ours = e.explain(model, asked, 1)
+    theirs = hf.Descent(lam=0.01).explain(model, asked, 1)
     assert ours.found.mean() > 0.9
     off = [(c.x_cf[:, 0] - c.x_cf[:, 1]).abs()[c.found].mean() for c in (ours, theirs)]
     assert off[0] < 0.5 * off[1]
 
 
 def test_a_larger_weight_keeps_answers_nearer() -> None:
-    model, x = hf.Model.of(seeded(mlp(D, (8,), 2), 3), BOX), points(60)
-    net = autoencoder(points(400, seed=1), BOX, kind="vae", hidden=(32,), latent=5, beta=0.001, epochs=60)
-    near, far = (hf.REVISE(lam=w, steps=200, autoencoder=net).fit(model, x).explain(model, x) for w in (0.1, 0.0))
+    model = hf.Model.of(seeded(mlp(D, (8,), 2), 3), BOX)
+    x = points(60)
+    net = autoencoder(
+        points(400, seed=1), BOX, kind="vae", hidden=(32,), latent=5, beta=0.001, epochs=60
+    )
+    near = hf.REVISE(lam=0.1, steps=200, autoencoder=net).fit(model, x).explain(model, x)
+    far = hf.REVISE(lam=0.0, steps=200, autoencoder=net).fit(model, x).explain(model, x)
     both = near.found & far.found
     assert both.sum() > 20
     cost = [l1.value(c.x_cf - c.x)[both].mean() for c in (near, far)]
@@ -115,19 +127,23 @@ def test_immutables_are_given_and_stay(mixed: Latent) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_an_answer_does_not_depend_on_the_batch(dtype: torch.dtype, mixed: Latent) -> None:
-    table, schema = mixed.table, mixed.schema
+    table = mixed.table
+    schema = mixed.schema
     model = hf.Model.of(seeded(mlp(schema.width, (16,), 2)).to(dtype), schema)
     e = hf.REVISE(steps=40, lr=0.2, lam=0.01, **SMALL).fit(model, table)
     whole = e.explain(model, table, 1)
     assert whole.found.any()
-    parts = [e.explain(model, table.iloc[i : i + 70], 1, batch_size=9) for i in range(0, len(table), 70)]
+    parts = [
+        e.explain(model, table.iloc[i : i + 70], 1, batch_size=9) for i in range(0, len(table), 70)
+    ]
     assert torch.equal(torch.cat([p.x_cf for p in parts]), whole.x_cf)
     twin = hf.REVISE(steps=40, lr=0.2, lam=0.01, **SMALL).fit(model, table)
     assert torch.equal(twin.explain(model, table, 1).x_cf, whole.x_cf)
 
 
 def test_wrong_settings_are_named() -> None:
-    model, x = hf.Model.of(seeded(mlp(D, (8,), 2), 3), BOX), points(4)
+    model = hf.Model.of(seeded(mlp(D, (8,), 2), 3), BOX)
+    x = points(4)
     for wrong in ({"lam": -1.0}, {"lr": 0.0}, {"steps": 0}, {"norm": 3}):
         with pytest.raises(hf.HoldfastError, match=next(iter(wrong))):
             hf.REVISE(autoencoder=identity(), **wrong).fit(model, x).explain(model, x, 1)

@@ -24,8 +24,11 @@ from support.torch_models import SCHEMA, TABLE
 
 
 def test_fingerprints_tell_models_apart() -> None:
-    a, b = (hf.Model.of(seeded(mlp(SCHEMA.width, (4,), 2), i), SCHEMA) for i in (0, 1))
-    assert a.fingerprint() == hf.Model.of(seeded(mlp(SCHEMA.width, (4,), 2), 0), SCHEMA).fingerprint()
+    a = hf.Model.of(seeded(mlp(SCHEMA.width, (4,), 2), 0), SCHEMA)
+    b = hf.Model.of(seeded(mlp(SCHEMA.width, (4,), 2), 1), SCHEMA)
+    assert (
+        a.fingerprint() == hf.Model.of(seeded(mlp(SCHEMA.width, (4,), 2), 0), SCHEMA).fingerprint()
+    )
     assert a.fingerprint() != b.fingerprint()
     f, g = (hf.Model.of(lambda frame, c=c: np.full(len(frame), c), SCHEMA) for c in (0.3, 0.4))
     assert f.fingerprint() != g.fingerprint()
@@ -41,14 +44,19 @@ def test_predict_keeps_the_index() -> None:
 
 def test_names_in_another_order_are_refused(tmp_path: Path) -> None:
     X, y = TABLES[2]
-    schema, named = hf.Schema.infer(X), np.where(y == 1, "good", "bad")
+    schema = hf.Schema.infer(X)
+    named = np.where(y == 1, "good", "bad")
     estimator = LogisticRegression().fit(X, named)
     for wrapped in (estimator, make_pipeline(StandardScaler(), LogisticRegression()).fit(X, named)):
-        with pytest.raises(ModelError, match=r"\['good', 'bad'\].*\['bad', 'good'\]; leave classes out"):
+        with pytest.raises(
+            ModelError, match=r"\['good', 'bad'\].*\['bad', 'good'\]; leave classes out"
+        ):
             hf.Model.of(wrapped, schema, classes=["good", "bad"])
     assert hf.Model.of(estimator, schema, classes=["bad", "good"]).classes == ("bad", "good")
     renamed = hf.Model.of(estimator, schema, classes=["denied", "approved"])
-    assert (renamed.predict(X) == np.where(estimator.predict(X) == "good", "approved", "denied")).all()
+    assert (
+        renamed.predict(X) == np.where(estimator.predict(X) == "good", "approved", "denied")
+    ).all()
     with pytest.raises(ModelError, match="another order"):
         hf.Model.of(RandomForestClassifier(2).fit(X, y == 1), schema, classes=[True, False])
     path = tmp_path / "model.skops"
@@ -59,7 +67,10 @@ def test_names_in_another_order_are_refused(tmp_path: Path) -> None:
     hf.Model.of(net, schema, classes=["bad", "good"]).save(tmp_path / "net.safetensors")
     with pytest.raises(ModelError, match="another order"):
         hf.Model.load(tmp_path / "net.safetensors", classes=["good", "bad"])
-    assert hf.Model.load(tmp_path / "net.safetensors", classes=["no", "yes"]).classes == ("no", "yes")
+    assert hf.Model.load(tmp_path / "net.safetensors", classes=["no", "yes"]).classes == (
+        "no",
+        "yes",
+    )
 
 
 def test_one_class_says_so() -> None:
@@ -78,7 +89,9 @@ def test_every_model_says_what_became_of_it() -> None:
     assert not hf.Model.of(LogisticRegression().fit(X, y), schema, convert=False).conversion
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name not in ("callable", "counternet")])
+@pytest.mark.parametrize(
+    "name", [name for name in MODELS if name not in ("callable", "counternet")]
+)
 def test_a_model_goes_to_another_process_and_back(name: str) -> None:
     model = MODELS[name]()
     again = pickle.loads(pickle.dumps(model))
@@ -94,10 +107,13 @@ def test_a_model_goes_to_another_process_and_back(name: str) -> None:
 
 def several() -> dict[str, hf.Model]:
     numbers = TABLE[["income", "age"]].astype(float)
-    schema, y = hf.Schema.infer(numbers), np.where(numbers["income"] > 3000, "good", "bad")
+    schema = hf.Schema.infer(numbers)
+    y = np.where(numbers["income"] > 3000, "good", "bad")
     return {
         "torch": hf.Model.of(seeded(mlp(SCHEMA.width, (4,), 2)), SCHEMA),
-        "linear": hf.Model.of(make_pipeline(StandardScaler(), LogisticRegression()).fit(numbers, y), schema),
+        "linear": hf.Model.of(
+            make_pipeline(StandardScaler(), LogisticRegression()).fit(numbers, y), schema
+        ),
         "trees": hf.Model.of(DecisionTreeClassifier(max_depth=3).fit(numbers, y), schema),
         "black box": hf.Model.of(KNeighborsClassifier().fit(numbers, y), schema),
         "function": hf.Model.of(lambda frame: frame["income"], schema, outputs="value"),
@@ -107,8 +123,18 @@ def several() -> dict[str, hf.Model]:
 @pytest.mark.parametrize("name", several())
 def test_a_model_is_built_once(name: str) -> None:
     model = several()[name]
-    for attribute in ("schema", "classes", "conversion", "output_scale", "rejects_missing", "offset", "new"):
-        with pytest.raises((FrozenInstanceError, AttributeError), match=f"cannot assign to field '{attribute}'"):
+    for attribute in (
+        "schema",
+        "classes",
+        "conversion",
+        "output_scale",
+        "rejects_missing",
+        "offset",
+        "new",
+    ):
+        with pytest.raises(
+            (FrozenInstanceError, AttributeError), match=f"cannot assign to field '{attribute}'"
+        ):
             setattr(model, attribute, None)
     with model.eval_mode(), pytest.raises(FrozenInstanceError):
         model.schema = SCHEMA
@@ -133,13 +159,17 @@ def test_a_model_says_what_it_is() -> None:
     shown = {name: repr(model) for name, model in several().items()}
     assert shown == {
         "torch": f"Model(Sequential, {len(SCHEMA.names)} features, classes 0, 1, gradients)",
-        "linear": "Model(LogisticRegression in a Pipeline, 2 features, classes 'bad', 'good', gradients, compiled: the "
+        "linear": "Model(LogisticRegression in a Pipeline, 2 features, classes 'bad', 'good', "
+        "gradients, compiled: the "
         "linear model as a differentiable program)",
-        "trees": "Model(DecisionTreeClassifier, 2 features, classes 'bad', 'good', no gradients, compiled: 1 tree of "
+        "trees": "Model(DecisionTreeClassifier, 2 features, classes 'bad', 'good', no gradients, "
+        "compiled: 1 tree of "
         "up to 2 leaves, all at once over encoded rows)",
-        "black box": "Model(KNeighborsClassifier, 2 features, classes 'bad', 'good', no gradients, not compiled: a "
+        "black box": "Model(KNeighborsClassifier, 2 features, classes 'bad', 'good', no gradients, not "
+        "compiled: a "
         "KNeighborsClassifier cannot be compiled)",
-        "function": "Model(function, 2 features, regression, no gradients, not compiled: a function cannot be "
+        "function": "Model(function, 2 features, regression, no gradients, not compiled: a function "
+        "cannot be "
         "compiled)",
     }
 

@@ -1,4 +1,5 @@
-"""Classifiers of all kinds: the class is the one that the estimator itself predicts, and so is what counts as found."""
+"""Classifiers of all kinds: the class is the one that the estimator itself predicts, and so is what
+counts as found."""
 
 from collections.abc import Callable
 from typing import Any
@@ -31,7 +32,11 @@ from sklearn.linear_model import (
     SGDClassifier,
 )
 from sklearn.metrics import make_scorer, precision_score
-from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV, TunedThresholdClassifierCV
+from sklearn.model_selection import (
+    FixedThresholdClassifier,
+    GridSearchCV,
+    TunedThresholdClassifierCV,
+)
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
 from sklearn.naive_bayes import BernoulliNB, GaussianNB
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
@@ -50,7 +55,11 @@ from support.torch_models import TABLE
 
 
 def voters() -> list[tuple[str, Any]]:
-    return [("line", LogisticRegression()), ("bayes", GaussianNB()), ("tree", DecisionTreeClassifier(max_depth=3))]
+    return [
+        ("line", LogisticRegression()),
+        ("bayes", GaussianNB()),
+        ("tree", DecisionTreeClassifier(max_depth=3)),
+    ]
 
 
 def few(maker: Any, **settings: Any) -> Callable[[], Any]:
@@ -107,7 +116,9 @@ ZOO: dict[str, Callable[[], Any]] = {
     "OutputCode": lambda: OutputCodeClassifier(LogisticRegression(), random_state=0),
     "GridSearchCV": lambda: GridSearchCV(LogisticRegression(), {"C": [0.1, 1]}, cv=2),
     "GridSearchCV of pairs": lambda: GridSearchCV(
-        make_pipeline(StandardScaler(), SVC(decision_function_shape="ovo")), {"svc__C": [1, 2]}, cv=2
+        make_pipeline(StandardScaler(), SVC(decision_function_shape="ovo")),
+        {"svc__C": [1, 2]},
+        cv=2,
     ),
     "MLP": lambda: MLPClassifier((8,), solver="lbfgs", max_iter=1000, random_state=0),
     "LabelSpreading": LabelSpreading,
@@ -120,7 +131,9 @@ OF_TWO: dict[str, Callable[[], Any]] = {
     "GaussianProcess": GaussianProcessClassifier,
     "cutoff of a user": OwnCutoff,
     "threshold": lambda: FixedThresholdClassifier(LogisticRegression(), threshold=0.8),
-    "threshold on the first class": lambda: FixedThresholdClassifier(RidgeClassifier(), threshold=0.3, pos_label=0),
+    "threshold on the first class": lambda: FixedThresholdClassifier(
+        RidgeClassifier(), threshold=0.3, pos_label=0
+    ),
     "threshold on a lead": lambda: FixedThresholdClassifier(LinearSVC(), threshold=0.7),
     "threshold on a lead beside probabilities": lambda: FixedThresholdClassifier(
         LogisticRegression(), threshold=1.2, response_method="decision_function"
@@ -128,27 +141,39 @@ OF_TWO: dict[str, Callable[[], Any]] = {
     "threshold on boosted trees": lambda: FixedThresholdClassifier(
         GradientBoostingClassifier(n_estimators=8), threshold=0.3, pos_label=0
     ),
-    "threshold on a forest": lambda: FixedThresholdClassifier(RandomForestClassifier(9, max_depth=5), threshold=0.7),
-    "threshold on a deep forest": lambda: FixedThresholdClassifier(RandomForestClassifier(150), threshold=0.4),
+    "threshold on a forest": lambda: FixedThresholdClassifier(
+        RandomForestClassifier(9, max_depth=5), threshold=0.7
+    ),
+    "threshold on a deep forest": lambda: FixedThresholdClassifier(
+        RandomForestClassifier(150), threshold=0.4
+    ),
     "threshold on a network": lambda: FixedThresholdClassifier(
         MLPClassifier((8,), solver="lbfgs", max_iter=100, random_state=0), threshold=0.7
     ),
-    "threshold on neighbours": lambda: FixedThresholdClassifier(KNeighborsClassifier(7), threshold=0.7),
+    "threshold on neighbours": lambda: FixedThresholdClassifier(
+        KNeighborsClassifier(7), threshold=0.7
+    ),
     "threshold in a pipeline": lambda: make_pipeline(
         StandardScaler(), FixedThresholdClassifier(LogisticRegression(), threshold=0.8)
     ),
     "pipeline behind a threshold": lambda: FixedThresholdClassifier(
         make_pipeline(StandardScaler(), LogisticRegression()), threshold=0.2
     ),
-    "tuned threshold": lambda: TunedThresholdClassifierCV(LogisticRegression(), scoring="balanced_accuracy"),
+    "tuned threshold": lambda: TunedThresholdClassifierCV(
+        LogisticRegression(), scoring="balanced_accuracy"
+    ),
     "tuned threshold on the first class": lambda: TunedThresholdClassifierCV(
-        LogisticRegression(), scoring=make_scorer(precision_score, pos_label=0, zero_division=0.0), thresholds=5
+        LogisticRegression(),
+        scoring=make_scorer(precision_score, pos_label=0, zero_division=0.0),
+        thresholds=5,
     ),
     "XGB logitraw": few(xgboost.XGBClassifier, objective="binary:logitraw", n_jobs=1),
     "XGB hinge": few(xgboost.XGBClassifier, objective="binary:hinge", n_jobs=1),
 }
 OF_THREE: dict[str, Callable[[], Any]] = {
-    "LGBM one against all": few(lightgbm.LGBMClassifier, objective="multiclassova", n_jobs=1, verbose=-1),
+    "LGBM one against all": few(
+        lightgbm.LGBMClassifier, objective="multiclassova", n_jobs=1, verbose=-1
+    ),
 }
 CASES = [(name, k) for k, more in ((2, OF_TWO), (3, OF_THREE)) for name in ZOO | more]
 
@@ -160,14 +185,18 @@ def agrees(estimator: Any, k: int) -> hf.Model:
     said = np.asarray(estimator.predict(ROWS))
     assert (model.predict(ROWS) == said).all()
     assert (model.predict(X) == estimator.predict(X)).all()
-    asked, wanted = ROWS[said != 1].head(10), 1
+    asked = ROWS[said != 1].head(10)
+    wanted = 1
     methods: list[hf.Explainer] = [hf.GrowingSpheres(samples=100, rings=20)]
     methods += [hf.MinEpsilonPGD(radius=8.0, radii=6, steps=20)] if model.has_grad else []
     for method in methods:
         cfs = method.explain(model, asked, wanted)
         assert cfs.found.mean() > 0.5, (type(method).__name__, cfs.status["reason"].tolist())
         assert ((estimator.predict(cfs.to_frame()) == wanted) == cfs.found).all()
-        assert (method.explain(model, ROWS[said == 1].head(5), wanted).status_codes == Status.ALREADY_MET).all()
+        assert (
+            method.explain(model, ROWS[said == 1].head(5), wanted).status_codes
+            == Status.ALREADY_MET
+        ).all()
     away = methods[0].explain(model, asked)
     assert ((estimator.predict(away.to_frame()) != estimator.predict(asked)) == away.found).all()
     return model
@@ -184,7 +213,9 @@ def test_the_class_is_what_the_estimator_predicts(name: str, k: int) -> None:
 def test_a_machine_whose_probabilities_contradict_its_predictions(k: int, kernel: str) -> None:
     model = agrees(SVC(kernel=kernel, probability=True, random_state=0).fit(*TABLES[k]), k)
     assert "searches ask both" in str(model.conversion)
-    sure = hf.GrowingSpheres().explain(model, ROWS[(model.predict(ROWS) != 1).to_numpy()].head(5), hf.Target(1, 0.8))
+    sure = hf.GrowingSpheres().explain(
+        model, ROWS[(model.predict(ROWS) != 1).to_numpy()].head(5), hf.Target(1, 0.8)
+    )
     assert sure.found.any()
     assert (sure.confidence[sure.found] > 0.8).all()
     assert (model.wrapped.predict_proba(sure.to_frame()[sure.found])[:, 1] > 0.8).all()
@@ -208,10 +239,16 @@ def test_where_everything_is_fixed_nothing_may_change() -> None:
     for estimator in (LogisticRegression(), RandomForestClassifier(3, random_state=0)):
         model = hf.Model.of(estimator.fit(X, y), hf.Schema.infer(X, fixed=NAMES))
         asked = X[(model.predict(X) == 0).to_numpy()].head(3)
-        methods = [hf.GrowingSpheres(), hf.TreeSearch(), *([hf.MinCost()] if model.has_grad else [])]
+        methods = [
+            hf.GrowingSpheres(),
+            hf.TreeSearch(),
+            *([hf.MinCost()] if model.has_grad else []),
+        ]
         for method in methods:
             reasons = method.explain(model, asked, 1).status["reason"]
-            assert (reasons == "nothing can be reached: every column is fixed, so nothing may change").all()
+            assert (
+                reasons == "nothing can be reached: every column is fixed, so nothing may change"
+            ).all()
 
 
 def test_one_row_is_a_table_of_one() -> None:
@@ -240,14 +277,23 @@ def test_estimators_and_functions() -> None:
     model = hf.Model.of(fitted, schema)
     assert model.classes == ("bad", "good")
     assert (model.predict(numbers) == fitted.predict(numbers)).all()
-    assert torch.allclose(torch.softmax(model.score_frame(numbers), 1), torch.tensor(fitted.predict_proba(numbers)))
+    assert torch.allclose(
+        torch.softmax(model.score_frame(numbers), 1), torch.tensor(fitted.predict_proba(numbers))
+    )
     ridge = hf.Model.of(RidgeClassifier().fit(numbers, y), schema)  # has decision_function only
     assert (ridge.predict(numbers) == RidgeClassifier().fit(numbers, y).predict(numbers)).all()
     encoded = hf.Model.of(lambda z: 1 / (1 + np.exp(-z[:, 0])), schema, inputs="encoded")
-    assert torch.allclose(encoded.score_frame(numbers)[:, 1], schema.encode(numbers, torch.float64)[:, 0], atol=1e-8)
+    assert torch.allclose(
+        encoded.score_frame(numbers)[:, 1], schema.encode(numbers, torch.float64)[:, 0], atol=1e-8
+    )
     with pytest.raises(ModelError, match="expected probabilities"):
         hf.Model.of(lambda frame: frame["income"].to_numpy(), schema)
-    assert hf.Model.of(lambda frame: frame["income"].to_numpy() - 3000, schema, outputs="logits").outputs == "logits"
+    assert (
+        hf.Model.of(
+            lambda frame: frame["income"].to_numpy() - 3000, schema, outputs="logits"
+        ).outputs
+        == "logits"
+    )
     with pytest.raises(ModelError, match="16 non-finite scores"):
         hf.Model.of(lambda frame: np.full(len(frame), np.nan), schema)
     with pytest.raises(ModelError, match="shape"):

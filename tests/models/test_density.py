@@ -1,4 +1,5 @@
-"""Densities of features: against torch's own Gaussians, by differences, and on models of tables and of images."""
+"""Densities of features: against torch's own Gaussians, by differences, and on models of tables and
+of images."""
 
 import math
 from typing import Any
@@ -27,7 +28,8 @@ def cloud(n: int = 90, f: int = 5, k: int = 3, seed: int = 0) -> tuple[Tensor, T
     """Features of k classes, each with its own centre and covariance."""
     g = torch.Generator().manual_seed(seed)
     y = torch.arange(n) % k
-    turn, centre = torch.randn(k, f, f, generator=g), 3 * torch.randn(k, f, generator=g)
+    turn = torch.randn(k, f, f, generator=g)
+    centre = 3 * torch.randn(k, f, generator=g)
     z = torch.randn(n, f, generator=g)
     return torch.einsum("nij,nj->ni", turn[y], z) + centre[y], y
 
@@ -35,7 +37,10 @@ def cloud(n: int = 90, f: int = 5, k: int = 3, seed: int = 0) -> tuple[Tensor, T
 def by_torch(z: Tensor, y: Tensor, k: int, jitter: float) -> list[MultivariateNormal]:
     parts = [z[y == c].double() for c in range(k)]
     eye = jitter * torch.eye(z.shape[1], dtype=torch.float64)
-    return [MultivariateNormal(p.mean(0), torch.from_numpy(np.cov(p.numpy().T, ddof=1)) + eye) for p in parts]
+    return [
+        MultivariateNormal(p.mean(0), torch.from_numpy(np.cov(p.numpy().T, ddof=1)) + eye)
+        for p in parts
+    ]
 
 
 def test_equals_the_gaussians_of_torch() -> None:
@@ -52,18 +57,23 @@ def test_equals_the_gaussians_of_torch() -> None:
 
 
 def test_one_feature_by_hand() -> None:
-    z, y = torch.tensor([[0.0], [2.0], [4.0], [10.0], [10.5], [11.0]]), torch.tensor([0, 0, 0, 1, 1, 1])
+    z = torch.tensor([[0.0], [2.0], [4.0], [10.0], [10.5], [11.0]])
+    y = torch.tensor([0, 0, 0, 1, 1, 1])
     g = Gaussians.of(z, y, 2)
     assert g.mean.flatten().tolist() == [2.0, 10.5]
     assert g.jitter == pytest.approx(JITTER * (4.0 + 0.25) / 2)  # variances 4 and 1/4
     expected = -0.5 * 9 / (4 + g.jitter) - 0.5 * math.log(2 * math.pi * (4 + g.jitter))
-    assert float(g.of_class(torch.tensor([[5.0]]), torch.tensor([0]))[0]) == pytest.approx(expected, abs=1e-12)
+    assert float(g.of_class(torch.tensor([[5.0]]), torch.tensor([0]))[0]) == pytest.approx(
+        expected, abs=1e-12
+    )
 
 
 def test_gradient_by_differences() -> None:
     z, y = cloud()
     g = Gaussians.of(z, y, 3)
-    at, label, h = z[:7].double(), torch.tensor([0, 1, 2, 2, 1, 0, 0]), 1e-5
+    at = z[:7].double()
+    label = torch.tensor([0, 1, 2, 2, 1, 0, 0])
+    h = 1e-5
     _, by = g.of_class(at, label)
     for j in range(z.shape[1]):
         step = torch.zeros_like(at)
@@ -80,11 +90,14 @@ def test_singular_covariances(kind: str) -> None:
     elif kind == "constant":
         z = torch.cat([z, torch.ones(60, 2)], 1)
     elif kind == "few rows":
-        z, y = torch.randn(4, 9, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 0, 1, 1])
+        z = torch.randn(4, 9, generator=torch.Generator().manual_seed(0))
+        y = torch.tensor([0, 0, 1, 1])
     else:
         z = torch.where((y == 1)[:, None], torch.zeros(()), z)
     g = Gaussians.of(z, y, 2)
-    scale = float(torch.stack([torch.cov(z[y == c].T.double()).diagonal().mean() for c in (0, 1)]).mean())
+    scale = float(
+        torch.stack([torch.cov(z[y == c].T.double()).diagonal().mean() for c in (0, 1)]).mean()
+    )
     doublings = math.log2(g.jitter / (JITTER * scale))
     assert doublings == pytest.approx(round(doublings))
     assert 0 <= round(doublings) <= 3
@@ -113,11 +126,13 @@ def test_the_order_of_classes_and_rows_is_only_an_order() -> None:
 
 
 def test_fits_exactly_the_rows_given() -> None:
-    """A buffer that is longer than what was computed must not leak into class 0: rows and labels must match."""
+    """A buffer that is longer than what was computed must not leak into class 0: rows and labels
+    must match."""
     z, y = cloud()
     with pytest.raises(SettingError, match=r"\(90, 5\) and labels \(80,\)"):
         Gaussians.of(z, y[:80], 3)
-    one, more = Gaussians.of(z[:80], y[:80], 3), Gaussians.of(z, y, 3)
+    one = Gaussians.of(z[:80], y[:80], 3)
+    more = Gaussians.of(z, y, 3)
     assert not torch.equal(one.mean, more.mean)
     assert torch.allclose(one.mean[0], z[:80][y[:80] == 0].double().mean(0), atol=1e-12)
 
@@ -138,7 +153,8 @@ def test_many_rows_are_looked_at_in_parts(monkeypatch: pytest.MonkeyPatch) -> No
     z, y = cloud()
     g = Gaussians.of(z, y, 3)
     whole = g.of_class(z, y)
-    monkeypatch.setattr("holdfast.models.density.CELLS", 1)  # two rows at once, whatever the features
+    # two rows at once, whatever the features
+    monkeypatch.setattr("holdfast.models.density.CELLS", 1)
     parts = g.of_class(z[:89], y[:89])
     assert torch.equal(parts[0], whole[0][:89])
     assert torch.equal(parts[1], whole[1][:89])
@@ -148,7 +164,12 @@ def test_no_rows() -> None:
     z, y = cloud()
     g = Gaussians.of(z, y, 3)
     ld, by = g.of_class(z[:0], y[:0])
-    assert (ld.shape, by.shape, g.each(z[:0]).shape, g.mixture(z[:0]).shape) == ((0,), (0, 5), (0, 3), (0,))
+    assert (ld.shape, by.shape, g.each(z[:0]).shape, g.mixture(z[:0]).shape) == (
+        (0,),
+        (0, 5),
+        (0, 3),
+        (0,),
+    )
 
 
 def test_what_has_no_gaussian() -> None:
@@ -171,7 +192,9 @@ def test_fitted_in_inference_mode_it_is_of_use_outside() -> None:
     g.each(at).sum().backward()
     assert at.grad is not None
     _, by = g.of_class(z[:3], torch.tensor([0, 0, 0]))
-    assert torch.allclose(torch.autograd.functional.jacobian(lambda v: g.each(v)[:, 0].sum(), z[:3].double()), by)
+    assert torch.allclose(
+        torch.autograd.functional.jacobian(lambda v: g.each(v)[:, 0].sum(), z[:3].double()), by
+    )
 
 
 # ---- models of tables
@@ -197,7 +220,9 @@ def test_a_network_of_tables() -> None:
 
 
 def test_layers_within_layers() -> None:
-    inner = nn.Sequential(nn.Sequential(nn.Linear(SCHEMA.width, 6), nn.ReLU()), nn.Sequential(nn.Linear(6, 2)))
+    inner = nn.Sequential(
+        nn.Sequential(nn.Linear(SCHEMA.width, 6), nn.ReLU()), nn.Sequential(nn.Linear(6, 2))
+    )
     model = hf.Model.of(seeded(inner), SCHEMA)
     assert hf.FeatureDensity(model).features(TABLE).shape == (200, 6)
 
@@ -229,7 +254,8 @@ def test_the_metric_of_answers() -> None:
 
 
 def test_any_other_class_is_the_one_that_was_reached() -> None:
-    cfs = hf.Descent(steps=40, restarts=2).explain(MODEL, TABLE.iloc[:20])  # None: leave the present class
+    # None: leave the present class
+    cfs = hf.Descent(steps=40, restarts=2).explain(MODEL, TABLE.iloc[:20])
     density = FeatureDensity(MODEL).fit(TABLE, MODEL.predict(TABLE))
     z = density.features(cfs.x_cf)
     reached = 1 - cfs.goal.label

@@ -20,7 +20,11 @@ from support.torch_models import SCHEMA, TABLE, Odd
 
 def test_save_and_load(tmp_path: Path) -> None:
     net = nn.Sequential(
-        nn.Linear(SCHEMA.width, 6), nn.BatchNorm1d(6), nn.LeakyReLU(0.2), nn.Dropout(0.1), nn.Linear(6, 3, bias=False)
+        nn.Linear(SCHEMA.width, 6),
+        nn.BatchNorm1d(6),
+        nn.LeakyReLU(0.2),
+        nn.Dropout(0.1),
+        nn.Linear(6, 3, bias=False),
     )
     model = hf.Model.of(seeded(net), SCHEMA, classes=["a", "b", "c"])
     model.save(tmp_path / "m.safetensors")
@@ -56,10 +60,13 @@ class Bomb:
         return Path.write_text, (self.marker, "boom")
 
 
-@pytest.mark.parametrize("name", ["m.pkl", "m.joblib", "m.pt", "m.pt2", "m.safetensors", "model", "m.bin"])
+@pytest.mark.parametrize(
+    "name", ["m.pkl", "m.joblib", "m.pt", "m.pt2", "m.safetensors", "model", "m.bin"]
+)
 @pytest.mark.parametrize("kind", ["pickle", "torch"])
 def test_a_pickle_bomb_is_refused_and_not_run(tmp_path: Path, name: str, kind: str) -> None:
-    marker, path = tmp_path / "boom", tmp_path / name
+    marker = tmp_path / "boom"
+    path = tmp_path / name
     if kind == "pickle":
         path.write_bytes(pickle.dumps(Bomb(marker)))
     else:
@@ -89,12 +96,27 @@ def test_broken_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "text.safetensors").write_text("hello")
     save_file({"a": torch.ones(2)}, tmp_path / "bare.safetensors")
     good = json.dumps(
-        {"architecture": describe(model.module), "classes": [0, 1], "outputs": "logits", "schema": SCHEMA.to_dict()}
+        {
+            "architecture": describe(model.module),
+            "classes": [0, 1],
+            "outputs": "logits",
+            "schema": SCHEMA.to_dict(),
+        }
     )
     for i, text in enumerate(
-        ["not json", "[]", "{}", good.replace('"in_features": ', '"in_features": 1'), '{"architecture": 3}']
+        [
+            "not json",
+            "[]",
+            "{}",
+            good.replace('"in_features": ', '"in_features": 1'),
+            '{"architecture": 3}',
+        ]
     ):
-        save_file({"0.weight": torch.ones(2, 2)}, tmp_path / f"junk{i}.safetensors", metadata={"holdfast": text})
+        save_file(
+            {"0.weight": torch.ones(2, 2)},
+            tmp_path / f"junk{i}.safetensors",
+            metadata={"holdfast": text},
+        )
     for path in tmp_path.glob("*.safetensors"):
         if path.name != "m.safetensors":
             with pytest.raises(hf.HoldfastError):

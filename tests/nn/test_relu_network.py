@@ -13,7 +13,9 @@ from support.torch_models import SCHEMA, X
 @pytest.mark.parametrize("outputs", [1, 2, 5])
 @pytest.mark.parametrize("hidden", [(), (9,), (16, 8, 5)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_analytic_gradients_equal_autograd(outputs: int, hidden: tuple[int, ...], dtype: torch.dtype) -> None:
+def test_analytic_gradients_equal_autograd(
+    outputs: int, hidden: tuple[int, ...], dtype: torch.dtype
+) -> None:
     net = seeded(mlp(SCHEMA.width, hidden, outputs).to(dtype))
     x = X.to(dtype)
     engine = Engine.of(net)
@@ -30,7 +32,8 @@ def test_analytic_gradients_equal_autograd(outputs: int, hidden: tuple[int, ...]
 
 
 def test_engine_is_only_for_linear_and_relu_in_turn() -> None:
-    relu, linear = nn.ReLU(), nn.Linear(3, 3)
+    relu = nn.ReLU()
+    linear = nn.Linear(3, 3)
     assert Engine.of(nn.Sequential(linear, relu, nn.Dropout(0.5), nn.Sequential(nn.Linear(3, 2))))
     for other in (
         nn.Sequential(linear, nn.Tanh(), nn.Linear(3, 2)),

@@ -12,11 +12,20 @@ from holdfast._core.rows import limited_threads
 from holdfast.errors import ModelError, SettingError
 from holdfast.nn.architecture import mlp
 from holdfast.nn.relu_network import Engine
-from holdfast.nn.stack import ModelStack, ModuleStack, Stack, cross_entropy, lent_generator, stack_of
+from holdfast.nn.stack import (
+    ModelStack,
+    ModuleStack,
+    Stack,
+    cross_entropy,
+    lent_generator,
+    stack_of,
+)
 from holdfast.retraining.loop import Orders, RobustLoop, Variation, fit_stack, glorot, redrawn
 from support.tables import seeded
 
-M, N, D = 3, 11, 5
+M = 3
+N = 11
+D = 5
 
 
 @pytest.fixture(autouse=True)
@@ -58,27 +67,35 @@ def in_layout(members: ModelStack, values: list[list[Tensor]]) -> Tensor:
 @pytest.mark.parametrize("hidden", [(), (7,), (8, 6)])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("shared", [False, True])
-def test_gradient_equals_autograd(k: int, hidden: tuple[int, ...], weighted: bool, shared: bool) -> None:
+def test_gradient_equals_autograd(
+    k: int, hidden: tuple[int, ...], weighted: bool, shared: bool
+) -> None:
     nets = networks(hidden, k)
     rows = 1 if shared else M
-    x, y = numbers(rows, N, D, seed=1), classes(k, rows, N, seed=2)
+    x = numbers(rows, N, D, seed=1)
+    y = classes(k, rows, N, seed=2)
     w = numbers(M, N, seed=3).abs() if weighted else None
     expected = list[list[Tensor]]()
     for i, net in enumerate(nets):
         at = 0 if shared else i
         raw = net(x[at])
         if k == 1:
-            loss = nn.functional.binary_cross_entropy_with_logits(raw[:, 0], y[at].double(), reduction="none")
+            loss = nn.functional.binary_cross_entropy_with_logits(
+                raw[:, 0], y[at].double(), reduction="none"
+            )
         else:
             loss = nn.functional.cross_entropy(raw, y[at], reduction="none")
         mean = (loss if w is None else loss * w[i]).mean()
         expected.append(list(torch.autograd.grad(mean, list(net.parameters()))))
-    by_hand, by_func = stacked(Stack((D, *hidden, k), M, torch.float64), nets), stacked(ModuleStack(nets[0], M), nets)
+    by_hand = stacked(Stack((D, *hidden, k), M, torch.float64), nets)
+    by_func = stacked(ModuleStack(nets[0], M), nets)
     assert isinstance(stack_of(nets[0], M), Stack)
     given = x.clone(), y.clone()
     for members in (by_hand, by_func):
         for _ in range(2):  # memory that is used again must not carry anything over
-            assert torch.allclose(members.gradient(x, y, w), in_layout(members, expected), rtol=0, atol=1e-12)
+            assert torch.allclose(
+                members.gradient(x, y, w), in_layout(members, expected), rtol=0, atol=1e-12
+            )
         assert torch.equal(x, given[0])
         assert torch.equal(y, given[1])
     same = dict(zip(by_hand.state(), by_func.state().values(), strict=True))
@@ -87,7 +104,9 @@ def test_gradient_equals_autograd(k: int, hidden: tuple[int, ...], weighted: boo
     other = by_hand.gradient(x[:, :4], y[:, :4], None).clone()
     assert not torch.allclose(other, by_hand.gradient(x, y, None))
     ones = torch.ones(1, N, dtype=torch.float64)
-    assert torch.allclose(by_hand.gradient(x, y, ones), by_hand.gradient(x, y, None).clone(), atol=1e-14)
+    assert torch.allclose(
+        by_hand.gradient(x, y, ones), by_hand.gradient(x, y, None).clone(), atol=1e-14
+    )
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
@@ -99,7 +118,9 @@ def test_gradients_by_rows_and_of_any_loss_equal_autograd(
     if wide:  # rows that are better not copied
         monkeypatch.setattr("holdfast.nn.stack.WIDE", 1)
     nets = networks(hidden, k)
-    x, v, onto = numbers(M, N, D, seed=1), numbers(M, k, N, seed=2), numbers(M, D, N, seed=3)
+    x = numbers(M, N, D, seed=1)
+    v = numbers(M, k, N, seed=2)
+    onto = numbers(M, D, N, seed=3)
     more = [numbers(M, rows, D, seed=4 + rows) for rows in (4, 0, 6)]
     rows = x.clone().requires_grad_()
     raw = torch.stack([net(r) for net, r in zip(nets, rows, strict=True)])  # (M, N, k)
@@ -108,8 +129,11 @@ def test_gradients_by_rows_and_of_any_loss_equal_autograd(
     by_theta = list[list[Tensor]]()
     for i, net in enumerate(nets):
         out = net(everything[i])
-        by_theta.append(list(torch.autograd.grad((out * out.detach().sin()).sum(), list(net.parameters()))))
-    by_hand, by_func = stacked(Stack((D, *hidden, k), M, torch.float64), nets), stacked(ModuleStack(nets[0], M), nets)
+        by_theta.append(
+            list(torch.autograd.grad((out * out.detach().sin()).sum(), list(net.parameters())))
+        )
+    by_hand = stacked(Stack((D, *hidden, k), M, torch.float64), nets)
+    by_func = stacked(ModuleStack(nets[0], M), nets)
     for members in (by_hand, by_func):
         for columns in (x.mT, x.mT.contiguous()):  # each row in one piece of memory, or each column
             scores, way = members.vjp(columns)
@@ -122,7 +146,8 @@ def test_gradients_by_rows_and_of_any_loss_equal_autograd(
             length = slope.square().sum(1).sqrt().max()
             assert float(by_rows.abs().max()) <= members.input_gain() * length
         if members is by_hand:
-            assert float(by_rows.abs().max()) > 0.1 * members.input_gain() * length  # a bound that says something
+            # a bound that says something
+            assert float(by_rows.abs().max()) > 0.1 * members.input_gain() * length
         g, scores = members.backprop(x, more, torch.sin)
         assert torch.allclose(g, in_layout(members, by_theta), rtol=0, atol=1e-12)
         assert scores.shape == (M, N + 10, k)
@@ -136,12 +161,14 @@ def test_gradients_by_rows_and_of_any_loss_equal_autograd(
             members.theta[owner == i] += 1
             for name, value in members.state().items():
                 assert torch.equal(
-                    value - before[name] != 0, torch.arange(M).view(-1, *[1] * (value.ndim - 1)).eq(i).expand_as(value)
+                    value - before[name] != 0,
+                    torch.arange(M).view(-1, *[1] * (value.ndim - 1)).eq(i).expand_as(value),
                 )
 
 
 def test_loss_of_one_logit_in_either_shape() -> None:
-    raw, y = numbers(N), classes(2, N)
+    raw = numbers(N)
+    y = classes(2, N)
     expected = -torch.where(y == 1, torch.sigmoid(raw), 1 - torch.sigmoid(raw)).log()
     assert torch.allclose(cross_entropy(raw, y), expected)
     assert torch.allclose(cross_entropy(raw[:, None], y), expected)
@@ -152,7 +179,9 @@ def test_loss_of_one_logit_in_either_shape() -> None:
 @pytest.mark.parametrize("k", [1, 3])
 def test_scores_are_those_of_each_module(kind: type, k: int) -> None:
     nets = networks((7, 4), k)
-    members = stacked(Stack((D, 7, 4, k), M, torch.float64) if kind is Stack else ModuleStack(nets[0], M), nets)
+    members = stacked(
+        Stack((D, 7, 4, k), M, torch.float64) if kind is Stack else ModuleStack(nets[0], M), nets
+    )
     for n in (0, 1, N, 16):
         x = numbers(n, D, seed=n)
         own = numbers(M, n, D, seed=n)
@@ -167,14 +196,20 @@ def test_scores_are_those_of_each_module(kind: type, k: int) -> None:
     one = members.module(1)
     for p in one.parameters():
         p.data.zero_()
-    assert torch.allclose(members.module(1)(x), nets[1](x), atol=1e-12)  # a module shares no memory with the stack
+    # a module shares no memory with the stack
+    assert torch.allclose(members.module(1)(x), nets[1](x), atol=1e-12)
 
 
 def test_what_is_stacked_by_hand() -> None:
     shared = nn.Linear(4, 4)
     for module, by_hand in (
         (mlp(4, (3,), 2), True),
-        (nn.Sequential(nn.Sequential(nn.Linear(4, 3), nn.ReLU()), nn.Identity(), nn.Linear(3, 2)), True),
+        (
+            nn.Sequential(
+                nn.Sequential(nn.Linear(4, 3), nn.ReLU()), nn.Identity(), nn.Linear(3, 2)
+            ),
+            True,
+        ),
         (nn.Linear(4, 2), True),
         (nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Dropout(0.5), nn.Linear(3, 2)), False),
         (nn.Sequential(nn.Linear(4, 3, bias=False), nn.ReLU(), nn.Linear(3, 2)), False),
@@ -194,7 +229,8 @@ class Functional(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.a, self.b = nn.Linear(D, 6), nn.Linear(6, 3)
+        self.a = nn.Linear(D, 6)
+        self.b = nn.Linear(6, 3)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.b(nn.functional.dropout(torch.tanh(self.a(x)), 0.3, self.training))
@@ -216,7 +252,9 @@ MODULES = {
     "dropout": lambda: nn.Sequential(nn.Linear(D, 6), nn.ReLU(), nn.Dropout(0.3), nn.Linear(6, 3)),
     "dropout1d": lambda: nn.Sequential(nn.Linear(D, 6), nn.Dropout1d(0.3), nn.Linear(6, 3)),
     "functional": Functional,
-    "norm": lambda: nn.Sequential(nn.Linear(D, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Dropout(0.2), nn.Linear(6, 3)),
+    "norm": lambda: nn.Sequential(
+        nn.Linear(D, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Dropout(0.2), nn.Linear(6, 3)
+    ),
 }
 LOOP = RobustLoop(epochs=3, batch_size=12, lr=0.01, weight_decay=0.01, adam_eps=1e-7)
 
@@ -227,12 +265,20 @@ def made(name: str) -> nn.Module:
 
 
 def plain_loop(
-    module: nn.Module, x: Tensor, labels: Tensor, plan: Variation, i: int, loop: RobustLoop, epochs: int | None = None
+    module: nn.Module,
+    x: Tensor,
+    labels: Tensor,
+    plan: Variation,
+    i: int,
+    loop: RobustLoop,
+    epochs: int | None = None,
 ) -> nn.Module:
     """Model i of a plan, as anyone would train it."""
     net = copy.deepcopy(module)
     net.load_state_dict(redrawn(module, plan.weights[i]), strict=False)
-    optimizer = torch.optim.Adam(net.parameters(), lr=loop.lr, eps=loop.adam_eps, weight_decay=loop.weight_decay)
+    optimizer = torch.optim.Adam(
+        net.parameters(), lr=loop.lr, eps=loop.adam_eps, weight_decay=loop.weight_decay
+    )
     kept = torch.ones(len(x), dtype=torch.bool) if plan.kept is None else plan.kept[i]
     labels = labels if plan.labels is None else plan.labels[i]
     orders = Orders(Variation((0,), (plan.order[i],)), len(x))
@@ -260,12 +306,16 @@ def plain_loop(
 
 @pytest.mark.parametrize(
     ("name", "dtype"),
-    [(name, torch.float32) for name in MODULES] + [(name, torch.float64) for name in ("relu", "two logits", "norm")],
+    [(name, torch.float32) for name in MODULES]
+    + [(name, torch.float64) for name in ("relu", "two logits", "norm")],
 )
-def test_training_together_equals_training_alone_and_a_plain_loop(name: str, dtype: torch.dtype) -> None:
+def test_training_together_equals_training_alone_and_a_plain_loop(
+    name: str, dtype: torch.dtype
+) -> None:
     module = made(name).to(dtype)
     k = 3 if name not in ("one logit", "two logits") else 2
-    x, labels = numbers(44, D, dtype=dtype), classes(k, 44, seed=1)
+    x = numbers(44, D, dtype=dtype)
+    labels = classes(k, 44, seed=1)
     kept = torch.ones(4, 44, dtype=torch.bool)
     kept[torch.arange(4), torch.tensor([3, 3, 8, 0])] = False
     plan = Variation(
@@ -277,10 +327,13 @@ def test_training_together_equals_training_alone_and_a_plain_loop(name: str, dty
     )
     before = copy.deepcopy(module.state_dict())
     for given in (plan, Variation(plan.weights, plan.order), Variation(plan.weights, (1, 1, 1, 1))):
-        state, mode = torch.get_rng_state(), module.training
+        state = torch.get_rng_state()
+        mode = module.training
         models = fit_stack(module, lambda seed: redrawn(module, seed), x, labels, given, LOOP, OFF)
         alone = [
-            fit_stack(module, lambda seed: redrawn(module, seed), x, labels, given[i : i + 1], LOOP, OFF)
+            fit_stack(
+                module, lambda seed: redrawn(module, seed), x, labels, given[i : i + 1], LOOP, OFF
+            )
             for i in range(4)
         ]
         assert torch.equal(state, torch.get_rng_state())
@@ -289,13 +342,19 @@ def test_training_together_equals_training_alone_and_a_plain_loop(name: str, dty
         for i in range(4):
             reference = plain_loop(module, x, labels, given, i, LOOP)
             for ours in (models.module(i), alone[i].module(0)):
-                pairs = zip(ours.state_dict().values(), reference.state_dict().values(), strict=True)
+                pairs = zip(
+                    ours.state_dict().values(), reference.state_dict().values(), strict=True
+                )
                 for a, b in pairs:
-                    assert torch.allclose(a, b, rtol=0, atol=1e-5 if dtype == torch.float32 else 1e-10)
+                    assert torch.allclose(
+                        a, b, rtol=0, atol=1e-5 if dtype == torch.float32 else 1e-10
+                    )
 
 
 def test_epochs_of_each_model() -> None:
-    module, x, labels = made("relu"), numbers(30, D, dtype=torch.float32), classes(3, 30)
+    module = made("relu")
+    x = numbers(30, D, dtype=torch.float32)
+    labels = classes(3, 30)
     plan = Variation((1, 1, 2), (1, 1, 1), epochs=(2, 6, 3))
     models = fit_stack(module, lambda seed: redrawn(module, seed), x, labels, plan, LOOP, OFF)
     for i, epochs in enumerate((2, 6, 3)):
@@ -306,23 +365,29 @@ def test_epochs_of_each_model() -> None:
 
 def test_many_models_are_trained_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("holdfast.retraining.loop.CACHE_CELLS", 1)  # eight at once
-    module, x, labels = made("relu"), numbers(30, D, dtype=torch.float32), classes(3, 30)
+    module = made("relu")
+    x = numbers(30, D, dtype=torch.float32)
+    labels = classes(3, 30)
     plan = Variation(tuple(range(19)), tuple(range(19)), emphasis=numbers(19, 30).abs().float())
     models = fit_stack(module, lambda seed: glorot(module, seed), x, labels, plan, LOOP, OFF)
     assert models.count == 19
     for i in (0, 7, 8, 18):
-        one = fit_stack(module, lambda seed: glorot(module, seed), x, labels, plan[i : i + 1], LOOP, OFF)
+        one = fit_stack(
+            module, lambda seed: glorot(module, seed), x, labels, plan[i : i + 1], LOOP, OFF
+        )
         assert torch.allclose(models.module(i)(x), one.module(0)(x), atol=1e-5)
 
 
 def test_order_and_weights_have_generators_of_their_own() -> None:
-    a, b = Orders(Variation((1,), (5,)), 20), Orders(Variation((2,), (5,)), 20)
+    a = Orders(Variation((1,), (5,)), 20)
+    b = Orders(Variation((2,), (5,)), 20)
     first = a.next()
     assert torch.equal(first, b.next())
     assert not torch.equal(first, a.next())  # reshuffled each epoch
     assert sorted(first[0].tolist()) == list(range(20))
     kept = torch.ones(2, 20, dtype=torch.bool)
-    kept[0, 4] = kept[1, 9] = False
+    kept[0, 4] = False
+    kept[1, 9] = False
     order = Orders(Variation((1, 1), (5, 5), kept=kept), 20).next()
     assert order[0].tolist() == [r for r in first[0].tolist() if r != 4]
     assert order[1].tolist() == [r for r in first[0].tolist() if r != 9]
@@ -365,17 +430,30 @@ def test_plans_that_cannot_be() -> None:
         Variation((1, 2), (1, 2), kept=torch.tensor([[True, False], [True, True]]))
     with pytest.raises(SettingError, match="no row is left"):
         Variation((1,), (1,), kept=torch.tensor([[False]]))
-    norm, x = made("norm"), numbers(25, D, dtype=torch.float32)
+    norm = made("norm")
+    x = numbers(25, D, dtype=torch.float32)
     with pytest.raises(SettingError, match=r"batch_size 12 .*BatchNorm1d"):
-        fit_stack(norm, lambda seed: redrawn(norm, seed), x, classes(3, 25), Variation((1,), (1,)), LOOP, OFF)
+        fit_stack(
+            norm,
+            lambda seed: redrawn(norm, seed),
+            x,
+            classes(3, 25),
+            Variation((1,), (1,)),
+            LOOP,
+            OFF,
+        )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("hidden", [(), (32,), (7,), (1,), (2, 3), (10, 6)])
 @pytest.mark.parametrize("k", [1, 2, 3, 5, 6, 9, 10, 11, 15])
-def test_a_row_gets_the_same_bits_in_any_batch(k: int, hidden: tuple[int, ...], dtype: torch.dtype) -> None:
+def test_a_row_gets_the_same_bits_in_any_batch(
+    k: int, hidden: tuple[int, ...], dtype: torch.dtype
+) -> None:
     net = seeded(mlp(23, hidden, k).to(dtype))
-    engine, x, v = Engine.of(net), numbers(200, 23, seed=1).to(dtype), numbers(200, k, seed=2).to(dtype)
+    engine = Engine.of(net)
+    x = numbers(200, 23, seed=1).to(dtype)
+    v = numbers(200, k, seed=2).to(dtype)
     assert engine is not None
 
     def passed(rows: slice) -> tuple[Tensor, Tensor]:

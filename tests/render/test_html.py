@@ -25,7 +25,8 @@ from support.pages import EVIL, Reader
 
 @pytest.fixture(scope="module")
 def loans() -> Counterfactuals:
-    """A linear model, answered for real: wealth can be raised, age is fixed, one row is fine already."""
+    """A linear model, answered for real: wealth can be raised, age is fixed, one row is fine
+    already."""
     schema = Schema(
         (
             Feature("net_wealth", scale=100.0, seen=(0, 1000), bounds=(0, 500)),
@@ -38,17 +39,33 @@ def loans() -> Counterfactuals:
         net.weight.copy_(torch.tensor([[1.0, 0.5, 0.0, 0.0]]))
         net.bias.fill_(-6.0)
     rows = pd.DataFrame(
-        {"net_wealth": [100.0, 250.0, 900.0, 100.0], "age": [30, 40, 60, 10], "home": ["own", "rent", "own", "own"]},
+        {
+            "net_wealth": [100.0, 250.0, 900.0, 100.0],
+            "age": [30, 40, 60, 10],
+            "home": ["own", "rent", "own", "own"],
+        },
         index=pd.Index([3, "b", (1, 2), None], dtype=object, tupleize_cols=False),
     )
-    return hf.MinCost(norm=1).explain(hf.Model.of(net, schema, classes=["bad", "good"]), rows, "good")
+    return hf.MinCost(norm=1).explain(
+        hf.Model.of(net, schema, classes=["bad", "good"]), rows, "good"
+    )
 
 
-def some(n: int, status: Status = Status.FOUND, *, per_row: int = 1, name: str = "x") -> Counterfactuals:
+def some(
+    n: int, status: Status = Status.FOUND, *, per_row: int = 1, name: str = "x"
+) -> Counterfactuals:
     """n answers that raise a number and, every second one, switch a category."""
-    schema = Schema((Feature(name, seen=(0, 100)), Feature("y", "category", levels=("a", "b")), Feature("still")))
+    schema = Schema(
+        (
+            Feature(name, seen=(0, 100)),
+            Feature("y", "category", levels=("a", "b")),
+            Feature("still"),
+        )
+    )
     before = pd.DataFrame({name: np.arange(n, dtype=float), "y": ["a"] * n, "still": [0.5] * n})
-    after = before.assign(**{name: before[name] + 1, "y": ["b" if i % 2 else "a" for i in range(n)]})
+    after = before.assign(
+        **{name: before[name] + 1, "y": ["b" if i % 2 else "a" for i in range(n)]}
+    )
     reasons = [""] * n if status == Status.FOUND else ["out of reach"] * n
     source = [i // per_row for i in range(n)]
     return made(schema, before, after, codes=[status] * n, reasons=reasons, source=source)
@@ -109,15 +126,25 @@ def test_notebooks_get_the_table(loans: Counterfactuals) -> None:
 def test_report_says_all_there_is(loans: Counterfactuals, tmp_path: Path) -> None:
     text = written(loans, tmp_path)
     assert (
-        "2 of 4 rows can get the wanted outcome (good), 1 has it already; half of the answers change 1 feature" in text
+        "2 of 4 rows can get the wanted outcome (good), 1 has it already; half of the answers "
+        "change 1 feature" in text
     )
-    for value in (loans.run.model, loans.run.schema, loans.run.created, loans.run.settings, loans.run.version):
+    for value in (
+        loans.run.model,
+        loans.run.schema,
+        loans.run.created,
+        loans.run.settings,
+        loans.run.version,
+    ):
         assert value in text
     assert "Raise net wealth from 100 to 451." in text
     assert loans.reasons[3][1:] in text.replace("&#39;", "'")
     assert "with nothing to change, in row (1, 2)." in text
     assert text.count("<svg") == 2
-    assert "<title>Row b: Raise net wealth from 250 to 401. Cost 1.50, probability 50.0%.</title>" in text
+    assert (
+        "<title>Row b: Raise net wealth from 250 to 401. Cost 1.50, probability 50.0%.</title>"
+        in text
+    )
     assert "<title>net wealth: raised in 100% of answers (2).</title>" in text
 
 
@@ -139,7 +166,11 @@ def test_report_needs_no_network(loans: Counterfactuals, tmp_path: Path) -> None
     text = written(loans, tmp_path)
     without_names = re.sub(r'xmlns(:\w+)?="[^"]*"', "", text)
     assert not re.search(r"https?://|//\w+\.\w+/|url\(|@import", without_names)
-    loads = [attrs for _, attrs in Reader(text).tags if {"src", "href", "srcset", "data", "action"} & set(attrs)]
+    loads = [
+        attrs
+        for _, attrs in Reader(text).tags
+        if {"src", "href", "srcset", "data", "action"} & set(attrs)
+    ]
     assert not loads
     assert "default-src 'none'" in text
 
@@ -154,7 +185,8 @@ def test_everything_is_escaped(tmp_path: Path) -> None:
     before = pd.DataFrame({EVIL: [1.0, 1.0], "level": ["a", "a"]}, index=[EVIL, "fine"])
     after = pd.DataFrame({EVIL: [2.0, 1.0], "level": [EVIL, "a"]}, index=[EVIL, "fine"])
     run = replace(RUN, target=EVIL, settings=EVIL, method=EVIL)
-    codes, reasons = [Status.FOUND, Status.NOT_FOUND], ["", EVIL]
+    codes = [Status.FOUND, Status.NOT_FOUND]
+    reasons = ["", EVIL]
     cfs = made(schema, before, after, codes=codes, reasons=reasons, run=run)
     for text, scripts in ((page.changes_table(cfs), 0), (written(cfs, tmp_path), 1)):
         reader = Reader(text)
@@ -197,7 +229,12 @@ def test_report_with_several_answers_per_row(tmp_path: Path) -> None:
     assert "6 answers sought" in text
     names = [row[0] for row in Reader(text).rows if row[0] != "Row"]
     assert names == [f"{i}answer {i % 3 + 1} of 3" for i in range(6)]
-    assert [row[1] for row in Reader(page.changes_table(cfs)).rows[:4]] == ["answer", "1 of 3", "2 of 3", "3 of 3"]
+    assert [row[1] for row in Reader(page.changes_table(cfs)).rows[:4]] == [
+        "answer",
+        "1 of 3",
+        "2 of 3",
+        "3 of 3",
+    ]
 
 
 def test_ten_thousand_rows_are_capped_and_fast(tmp_path: Path) -> None:
@@ -246,7 +283,8 @@ def values(chart: object, layer: int) -> list[dict[str, object]]:
 
 def test_scatter_has_a_dot_per_answer_and_a_rule(loans: Counterfactuals) -> None:
     chart = plot.cost_confidence(loans)
-    (rule,), dots = values(chart, 0), values(chart, 1)
+    (rule,) = values(chart, 0)
+    dots = values(chart, 1)
     assert rule["level"] == pytest.approx(0.5)
     assert [d["row"] for d in dots] == ["3", "b"]
     assert [d["cost"] for d in dots] == pytest.approx([3.5, 1.5], abs=1e-3)
@@ -259,8 +297,11 @@ def test_scatter_has_a_dot_per_answer_and_a_rule(loans: Counterfactuals) -> None
 def test_decision_level_follows_the_target() -> None:
     goal = some(1).goal
     assert plot.decision_level(goal) == 0.5
-    assert plot.decision_level(replace(goal, margin=np.log(4), soft=True, k=3)) == pytest.approx(0.8)
-    assert plot.decision_level(replace(goal, k=3)) is None  # the best of three may have any probability above 1/3
+    assert plot.decision_level(replace(goal, margin=np.log(4), soft=True, k=3)) == pytest.approx(
+        0.8
+    )
+    # the best of three may have any probability above 1/3
+    assert plot.decision_level(replace(goal, k=3)) is None
 
 
 def test_three_classes_have_no_rule(tmp_path: Path) -> None:
@@ -285,7 +326,8 @@ def test_bars_count_raised_lowered_and_switched() -> None:
 @pytest.mark.parametrize("ending", ["svg", "png", "html", "SVG"])
 @pytest.mark.parametrize("chart", [plot.cost_confidence, plot.changed_features])
 def test_charts_are_saved_by_ending(chart: object, ending: str, tmp_path: Path) -> None:
-    for cfs in (some(3), some(2, Status.NOT_FOUND)):  # a picture without answers is empty, not an error
+    # a picture without answers is empty, not an error
+    for cfs in (some(3), some(2, Status.NOT_FOUND)):
         path = plot.save(chart(cfs), tmp_path / f"chart.{ending}")
         start = path.read_bytes()[:400]
         assert {"svg": b"<svg", "png": b"PNG", "html": b"<html"}[ending.lower()] in start

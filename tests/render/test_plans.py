@@ -1,4 +1,5 @@
-"""The page, the notebook table and the terminal table of plans: what they say, and that nothing gets in or out."""
+"""The page, the notebook table and the terminal table of plans: what they say, and that nothing
+gets in or out."""
 
 import re
 from dataclasses import replace
@@ -30,7 +31,8 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_the_headline_and_the_figures_are_counts(text: str) -> None:
     told = (
-        "1 of 6 people have a plan that holds (good), 1 has it already; 1 plan is certified: each holds for at least "
+        "1 of 6 people have a plan that holds (good), 1 has it already; 1 plan is certified: "
+        "each holds for at least "
         "95% of models retrained on rows drawn again from this table, with 95% confidence."
     )
     assert told in text
@@ -79,7 +81,10 @@ def test_bars_are_drawn_to_the_scale_that_the_note_names(tmp_path: Path) -> None
 def test_people_without_a_plan_that_holds_are_there_with_the_reason(text: str) -> None:
     rows = Reader(text).rows
     reason = "too few for a certificate."
-    ben = f"Raise money from €100 to €300 and change home from rent to own, but it holds on 95 of 100 judges, {reason}"
+    ben = (
+        "Raise money from €100 to €300 and change home from rent to own, but it holds on 95 of "
+        f"100 judges, {reason}"
+    )
     assert ["Ben", ben, "6.00", "95 of 100"] in rows
     cyd = f"Raise money from €100 to €400, but it holds on 60 of 100 judges, {reason}"
     assert ["Cyd", cyd, "6.00", "60 of 100"] in rows
@@ -90,7 +95,10 @@ def test_people_without_a_plan_that_holds_are_there_with_the_reason(text: str) -
 
 def test_the_page_says_how_it_was_checked_and_what_a_certificate_covers(text: str) -> None:
     assert "The search was guided by 3 retrained models." in text
-    assert "put before 100 judges, which had no part in finding it; a judge accepts a plan if it gives good" in text
+    assert (
+        "put before 100 judges, which had no part in finding it; a judge accepts a plan if it "
+        "gives good" in text
+    )
     assert certificates.covers(["retrain"]) in text
     assert "alibrat" not in text
 
@@ -111,15 +119,24 @@ def test_the_page_says_how_near_the_model_is_to_retrained_ones(text: str, tmp_pa
 
 def test_the_scatter_has_a_dot_per_plan_fragile_ones_too(text: str) -> None:
     assert text.count("<svg") == 2
-    for words in ("Ann: cost 2.00, accepted by 100 of 100", "Cyd: cost 6.00, accepted by 60 of 100"):
+    for words in (
+        "Ann: cost 2.00, accepted by 100 of 100",
+        "Cyd: cost 6.00, accepted by 60 of 100",
+    ):
         assert f"<title>Row {words} models.</title>" in text
-    low, high = survival_cost(six_plans().audit).to_dict()["layer"][0]["encoding"]["y"]["scale"]["domain"]
+    low, high = survival_cost(six_plans().audit).to_dict()["layer"][0]["encoding"]["y"]["scale"][
+        "domain"
+    ]
     assert (low, high) == (0.5, 1)
 
 
 def test_the_page_needs_no_network(text: str) -> None:
-    assert not re.search(r"https?://|//\w+\.\w+/|url\(|@import", re.sub(r'xmlns(:\w+)?="[^"]*"', "", text))
-    assert not [a for _, a in Reader(text).tags if {"src", "href", "srcset", "data", "action"} & set(a)]
+    assert not re.search(
+        r"https?://|//\w+\.\w+/|url\(|@import", re.sub(r'xmlns(:\w+)?="[^"]*"', "", text)
+    )
+    assert not [
+        a for _, a in Reader(text).tags if {"src", "href", "srcset", "data", "action"} & set(a)
+    ]
     assert "default-src 'none'" in text
 
 
@@ -129,12 +146,16 @@ def test_the_page_has_headings_and_table_headers(text: str) -> None:
     assert all("scope" in attrs for tag, attrs in reader.tags if tag == "th")
     ids = [attrs["id"] for _, attrs in reader.tags if "id" in attrs]
     assert len(ids) == len(set(ids))
-    assert {attrs.get("aria-labelledby") for tag, attrs in reader.tags if tag == "section"} <= set(ids)
+    assert {attrs.get("aria-labelledby") for tag, attrs in reader.tags if tag == "section"} <= set(
+        ids
+    )
 
 
 def test_too_few_models_are_named_in_place_of_certificates(tmp_path: Path) -> None:
     few = six_plans(judges=50)
-    assert page.headline(few).endswith("1 has it already; there are too few retrained models for certificates.")
+    assert page.headline(few).endswith(
+        "1 has it already; there are too few retrained models for certificates."
+    )
     shown = few.report(tmp_path / "few.html").read_text(encoding="utf-8")
     assert "needs at least 59 models, and there are 50" in shown
     assert Reader(shown).rows[1][-1] == "too few models"
@@ -158,7 +179,9 @@ def test_nobody_and_nothing_found(tmp_path: Path) -> None:
 
 
 def test_everything_is_escaped(tmp_path: Path) -> None:
-    schema = Schema((Feature(EVIL, seen=(0, 10), unit=EVIL), Feature("level", "category", levels=("a", EVIL))))
+    schema = Schema(
+        (Feature(EVIL, seen=(0, 10), unit=EVIL), Feature("level", "category", levels=("a", EVIL)))
+    )
     before = pd.DataFrame({EVIL: [1.0] * 3, "level": ["a"] * 3}, index=[EVIL, "b", "c"])
     after = before.assign(**{EVIL: [2.0, 2.0, 1.0], "level": [EVIL, EVIL, "a"]})
     codes = [Status.FOUND, Status.FRAGILE, Status.NOT_FOUND]
@@ -180,7 +203,14 @@ def test_the_notebook_table() -> None:
     shown = six_plans()._repr_html_()
     rows = Reader(shown).rows
     assert rows[0] == ["person", "status", "what changes", "cost", "holds on", "certificate"]
-    assert rows[1] == ["Ann", "found", "money: €100 → €200", "2.00", "100 of 100 (at least 97%)", "✓ certified"]
+    assert rows[1] == [
+        "Ann",
+        "found",
+        "money: €100 → €200",
+        "2.00",
+        "100 of 100 (at least 97%)",
+        "✓ certified",
+    ]
     assert rows[3][:2] == ["Cyd", "fragile"]
     assert "it holds on 60 of 100 judges, too few for a certificate" in rows[3][2]
     assert rows[3][5] == "not certified"
@@ -227,8 +257,10 @@ def test_several_plans_of_a_person_are_told_apart(tmp_path: Path) -> None:
 
 def test_other_tables_say_that_an_answer_is_fragile(tmp_path: Path) -> None:
     cfs = six_plans().cfs
-    assert cfs.sentences()["Cyd"].startswith("Raise money from €100 to €400, but it holds on 60 of 100 judges")
-    assert Reader(changes_table(cfs)).rows[3][:2] == ["Cyd", "fragile"]
-    assert "€100 to €400, but it holds on 60 of 100 judges" in cfs.report(tmp_path / "plain.html").read_text(
-        encoding="utf-8"
+    assert cfs.sentences()["Cyd"].startswith(
+        "Raise money from €100 to €400, but it holds on 60 of 100 judges"
     )
+    assert Reader(changes_table(cfs)).rows[3][:2] == ["Cyd", "fragile"]
+    assert "€100 to €400, but it holds on 60 of 100 judges" in cfs.report(
+        tmp_path / "plain.html"
+    ).read_text(encoding="utf-8")

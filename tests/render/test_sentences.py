@@ -15,7 +15,8 @@ from support.answers import made
 def said(feature: Feature, before: object, after: object) -> str:
     """The sentence about one change."""
     dtype = "float64" if feature.kind == "real" else object if feature.levels else None
-    old, new = (pd.DataFrame({feature.name: pd.Series([v], dtype=dtype)}) for v in (before, after))
+    old = pd.DataFrame({feature.name: pd.Series([before], dtype=dtype)})
+    new = pd.DataFrame({feature.name: pd.Series([after], dtype=dtype)})
     return sentences(made(Schema((feature,)), old, new)).item()
 
 
@@ -24,7 +25,14 @@ def loans() -> Counterfactuals:
     schema = Schema(
         (
             Feature("savings", "integer", scale=500.0, seen=(0, 20_000)),
-            Feature("duration", "integer", scale=12.0, label="the loan", unit="months", verbs=("lengthen", "shorten")),
+            Feature(
+                "duration",
+                "integer",
+                scale=12.0,
+                label="the loan",
+                unit="months",
+                verbs=("lengthen", "shorten"),
+            ),
             Feature("housing", "category", levels=("rent", "own", "for free"), missing=True),
             Feature("has_telephone", "boolean"),
             Feature("job_grade", "ordered", levels=("low", "middle", "high"), scale=2.0),
@@ -42,12 +50,20 @@ def loans() -> Counterfactuals:
     )
     after = before.copy()
     after.loc["ann", ["savings", "duration"]] = [1150, 24]  # 1.9 and 1 encoded units
-    after.loc["bob", "duration"], after.loc["bob", "housing"] = 42, "own"
+    after.loc["bob", "duration"] = 42
+    after.loc["bob", "housing"] = "own"
     after.loc["bob", "has_telephone"] = True
-    after.loc["cem", "housing"], after.loc["cem", "job_grade"] = "for free", "middle"
+    after.loc["cem", "housing"] = "for free"
+    after.loc["cem", "job_grade"] = "middle"
     after.loc["eve", "savings"] = 900  # the best attempt of a row without an answer is not advice
     codes = [Status.FOUND, Status.FOUND, Status.FOUND, Status.ALREADY_MET, Status.NOT_FOUND]
-    reasons = ["", "", "", "the model gives the wanted outcome already", "no reachable row found; try more steps"]
+    reasons = [
+        "",
+        "",
+        "",
+        "the model gives the wanted outcome already",
+        "no reachable row found; try more steps",
+    ]
     return made(schema, before, after, codes=codes, reasons=reasons)
 
 
@@ -81,9 +97,11 @@ def test_no_rows_no_sentences(loans: Counterfactuals) -> None:
     [
         (Feature("x", seen=(0, 20_000)), 12_579.0, 9_900.0, "12,579 to 9,900"),
         (Feature("x", seen=(0, 1)), 0.1, 0.1 + 0.2, "0.1 to 0.3"),  # no float dust
-        (Feature("x", seen=(0, 20_000)), 100.0, 100.25, "100 to 100.25"),  # whole numbers would look the same
+        # whole numbers would look the same
+        (Feature("x", seen=(0, 20_000)), 100.0, 100.25, "100 to 100.25"),
         (Feature("x", seen=(0, 1)), 0.5, 0.500_003_2, "0.5 to 0.5000032"),
-        (Feature("x", step=0.05, seen=(0, 1000)), 3.0, 3.15, "3 to 3.15"),  # as many decimals as the step
+        # as many decimals as the step
+        (Feature("x", step=0.05, seen=(0, 1000)), 3.0, 3.15, "3 to 3.15"),
         (Feature("x", step=50.0), 1_169.37, 1_200.0, "1,169 to 1,200"),
         (Feature("x", "integer"), 1_000_000, 0, "1,000,000 to 0"),
         (Feature("x", seen=(-5, 5)), -0.001, -2.5, "0 to -2.5"),
@@ -102,11 +120,14 @@ def test_numbers_for_people(feature: Feature, before: float, after: float, numbe
 def test_the_number_to_reach_is_rounded_away_from_the_old_one_but_not_out_of_bounds() -> None:
     assert said(Feature("x", seen=(0, 1000)), 10.0, 20.2) == "Raise x from 10 to 21."
     assert said(Feature("x", seen=(0, 1000)), 80.0, 20.8) == "Lower x from 80 to 20."
-    assert said(Feature("x", seen=(0, 1000), bounds=(0, 20.5)), 10.0, 20.2) == "Raise x from 10 to 20."
+    assert (
+        said(Feature("x", seen=(0, 1000), bounds=(0, 20.5)), 10.0, 20.2) == "Raise x from 10 to 20."
+    )
 
 
 def test_float32_columns_are_not_rounded_a_step_too_far() -> None:
-    old, new = (pd.DataFrame({"x": np.array([v], dtype=np.float32)}) for v in (0.9, 0.7))
+    old = pd.DataFrame({"x": np.array([0.9], dtype=np.float32)})
+    new = pd.DataFrame({"x": np.array([0.7], dtype=np.float32)})
     cfs = made(Schema((Feature("x", seen=(0, 1)),)), old, new)
     assert sentences(cfs).item() == "Lower x from 0.9 to 0.7."
 
@@ -124,7 +145,9 @@ def test_before_and_after_never_look_the_same() -> None:
 
 
 def test_levels_that_would_run_into_the_sentence_are_quoted() -> None:
-    phone = Feature("phone", "category", levels=("none", "yes, on the customer's name", "", 2.0, True))
+    phone = Feature(
+        "phone", "category", levels=("none", "yes, on the customer's name", "", 2.0, True)
+    )
     assert said(phone, "none", "yes, on the customer's name") == (
         "Change phone from “none” to “yes, on the customer's name”."
     )
@@ -133,12 +156,19 @@ def test_levels_that_would_run_into_the_sentence_are_quoted() -> None:
 
 
 def test_headings_tell_features_apart() -> None:
-    features = [Feature("a", label="the loan"), Feature("b", label="loan"), Feature("credit_amount")]
+    features = [
+        Feature("a", label="the loan"),
+        Feature("b", label="loan"),
+        Feature("credit_amount"),
+    ]
     assert headings(features) == ["loan (a)", "loan (b)", "credit amount"]
 
 
 def test_moves_know_their_way(loans: Counterfactuals) -> None:
-    ways = {m.feature.name: dict(zip(m.rows.tolist(), m.way.tolist(), strict=True)) for m in moves(loans, loans.found)}
+    ways = {
+        m.feature.name: dict(zip(m.rows.tolist(), m.way.tolist(), strict=True))
+        for m in moves(loans, loans.found)
+    }
     assert ways == {
         "savings": {0: 1},
         "duration": {0: -1, 1: 1},

@@ -45,7 +45,9 @@ def tanh() -> nn.Sequential:
 
 
 def norm() -> nn.Sequential:
-    return nn.Sequential(nn.Linear(D, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Dropout(0.3), nn.Linear(5, 3))
+    return nn.Sequential(
+        nn.Linear(D, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Dropout(0.3), nn.Linear(5, 3)
+    )
 
 
 RECIPES = {
@@ -56,7 +58,9 @@ RECIPES = {
 
 
 def bank(recipe: Any = RECIPE, outcome: Any = Y, table: Any = X, **settings: Any) -> ModelBank:
-    return ModelBank.retrain(recipe, table, outcome, SCHEMA, **({"classes": [0, 1, 2], "seed": 7} | settings))
+    return ModelBank.retrain(
+        recipe, table, outcome, SCHEMA, **({"classes": [0, 1, 2], "seed": 7} | settings)
+    )
 
 
 def tensors(made: ModelBank) -> list[list[Tensor]]:
@@ -108,13 +112,19 @@ def test_together_equals_alone(name: str) -> None:
 def test_a_range_makes_the_same_models_as_a_count(name: str) -> None:
     old: dict[str, Any] = {"time": np.arange(N) % 4} if name == "history" else {}
     if name == "fresh":  # which needs rows
-        old = {"table": pd.concat([X] * 6, ignore_index=True), "outcome": pd.concat([Y] * 6, ignore_index=True)}
-    many, few = bank(families={name: 6}, **old), bank(families={name: range(2, 5)}, **old)
+        old = {
+            "table": pd.concat([X] * 6, ignore_index=True),
+            "outcome": pd.concat([Y] * 6, ignore_index=True),
+        }
+    many = bank(families={name: 6}, **old)
+    few = bank(families={name: range(2, 5)}, **old)
     assert len(many) == 6
     assert len(few) == 3
     left = tensors(many)
     for one in tensors(few):
-        hits = [i for i, other in enumerate(left) if [v.shape for v in one] == [v.shape for v in other]]
+        hits = [
+            i for i, other in enumerate(left) if [v.shape for v in one] == [v.shape for v in other]
+        ]
         assert any(near(one, left[i]) for i in hits)
     assert few.members() <= many.members()
     assert many.members().isdisjoint(bank(families={name: 6}, seed=40, **old).members())
@@ -127,7 +137,11 @@ def test_several_families_are_those_of_each() -> None:
     whole = bank(families={"bootstrap": 2, "seed": 3, "width": 5})
     assert whole.families == {"bootstrap": 2, "seed": 3, "width": 5}
     assert whole.family.tolist() == ["bootstrap"] * 2 + ["seed"] * 3 + ["width"] * 5
-    parts = [one for name, count in whole.families.items() for one in tensors(bank(families={name: count}))]
+    parts = [
+        one
+        for name, count in whole.families.items()
+        for one in tensors(bank(families={name: count}))
+    ]
     assert all(near(a, b) for a, b in zip(tensors(whole), parts, strict=True))
 
 
@@ -145,7 +159,8 @@ def test_seed_changes_weights_and_not_the_order() -> None:
     both = plan_of("seed_and_order", range(3))
     assert both.weights == plan.weights
     assert len(set(both.order) | {7}) == 4
-    a, b = tensors(bank(families={"seed": 3})), tensors(bank(families={"seed_and_order": 3}))
+    a = tensors(bank(families={"seed": 3}))
+    b = tensors(bank(families={"seed_and_order": 3}))
     assert not any(near(v, w) for v, w in zip(a, b, strict=True))
     # With a start and an order of its own, a model is simply the fit with that seed.
     assert near(b[1], base(seed=both.weights[1]))
@@ -156,10 +171,13 @@ def test_leave_one_out_never_sees_its_row(name: str) -> None:
     pool = [50, 3, 17]
     made = tensors(bank(RECIPES[name], families={"leave_one_out": 3}, pool=pool))
     for i, row in enumerate(pool):
-        table, outcome = X.copy(), Y.copy()
+        table = X.copy()
+        outcome = Y.copy()
         table.iloc[row] = [5.0, -5.0, 4.0, 3.0]
         outcome.iloc[row] = (outcome.iloc[row] + 1) % 3
-        other = tensors(bank(RECIPES[name], outcome, table, families={"leave_one_out": 3}, pool=pool))
+        other = tensors(
+            bank(RECIPES[name], outcome, table, families={"leave_one_out": 3}, pool=pool)
+        )
         assert [same(a, b) for a, b in zip(made, other, strict=True)] == [j == i for j in range(3)]
         assert not near(base(RECIPES[name]), base(RECIPES[name], outcome, table))
 
@@ -168,10 +186,12 @@ def test_leave_one_out_shares_start_and_order_with_the_base() -> None:
     plan = plan_of("leave_one_out", range(2, 6))
     assert set(plan.weights) == set(plan.order) == {7}
     assert (~plan.kept).nonzero().tolist() == [[0, 2], [1, 3], [2, 4], [3, 5]]
-    # A row that weighs nothing at all in the base's loss: with one batch per epoch only the mean's divisor differs.
+    # A row that weighs nothing at all in the base's loss: with one batch per epoch only the mean's
+    # divisor differs.
     big = Recipe(hidden=(6,), epochs=3, batch_size=N, lr=0.01, adam_eps=1e-12)
     (without,) = tensors(bank(big, families={"leave_one_out": 1}, pool=[4]))
-    table, outcome = X.drop(index="p4"), Y.drop("p4")
+    table = X.drop(index="p4")
+    outcome = Y.drop("p4")
     start = glorot(mlp(D, (6,), 3), 7)
     assert near(without, base(big, outcome, table))  # all rows in one batch: the order is no matter
     assert not near(without, list(start.values()))
@@ -182,7 +202,9 @@ def test_pool() -> None:
     order = torch.randperm(N, generator=torch.Generator().manual_seed(7))[:4].tolist()
     assert all(
         near(a, b)
-        for a, b in zip(tensors(drawn), tensors(bank(families={"leave_one_out": 4}, pool=order)), strict=True)
+        for a, b in zip(
+            tensors(drawn), tensors(bank(families={"leave_one_out": 4}, pool=order)), strict=True
+        )
     )
     turned = tensors(bank(families={"leave_one_out": 4}, pool=order[::-1]))
     assert all(near(a, b) for a, b in zip(tensors(drawn), turned[::-1], strict=True))
@@ -204,7 +226,8 @@ def test_leave_share_out_lacks_a_tenth() -> None:
     gone = int((~plan.kept[0]).nonzero()[0])
     outcome = Y.copy()
     outcome.iloc[gone] = (outcome.iloc[gone] + 1) % 3
-    a, b = (tensors(bank(outcome=o, families={"leave_share_out": 5})) for o in (Y, outcome))
+    a = tensors(bank(outcome=Y, families={"leave_share_out": 5}))
+    b = tensors(bank(outcome=outcome, families={"leave_share_out": 5}))
     assert [same(v, w) for v, w in zip(a, b, strict=True)] == (plan.kept[:, gone] == 0).tolist()
 
 
@@ -223,17 +246,23 @@ def test_bootstrap_weights_add_up() -> None:
 
 
 def test_retrain_changes_weights_order_and_rows_together() -> None:
-    plan, other, boot = plan_of("retrain", range(4)), plan_of("seed", range(4)), plan_of("bootstrap", range(4))
+    plan = plan_of("retrain", range(4))
+    other = plan_of("seed", range(4))
+    boot = plan_of("bootstrap", range(4))
     assert plan.weights == plan.order
     assert len({*plan.weights, *other.weights, 7}) == 9
     assert plan.emphasis.sum(1).tolist() == [N] * 4
     assert not any((a == b).all() for a in plan.emphasis for b in boot.emphasis)
-    # A model is the fit with its own seed on the rows that were drawn; in one batch the order is no matter.
+    # A model is the fit with its own seed on the rows that were drawn; in one batch the order is no
+    # matter.
     big = Recipe(hidden=(6,), epochs=3, batch_size=N, lr=0.01)
     for i, one in enumerate(tensors(bank(big, families={"retrain": 2}))):
         rows = np.repeat(np.arange(N), plan.emphasis[i].long().numpy())
         assert near(one, base(big, Y.iloc[rows], X.iloc[rows], seed=plan.weights[i]))
-    assert bank(big, families={"retrain": 2}).members() == bank(big, families={"retrain": range(2)}).members()
+    assert (
+        bank(big, families={"retrain": 2}).members()
+        == bank(big, families={"retrain": range(2)}).members()
+    )
 
 
 def test_rows_are_drawn_again_until_every_class_is_there() -> None:
@@ -244,7 +273,8 @@ def test_rows_are_drawn_again_until_every_class_is_there() -> None:
         assert variation.emphasis is not None
         assert (variation.emphasis[:, 0] >= 1).all()
         assert variation.emphasis.sum(1).tolist() == [N] * 8
-    lacking = BaseRun.of(RECIPE, X, rare, SCHEMA, [-1, 0, 1, 2], 7)  # a class of which there is no row at all
+    # a class of which there is no row at all
+    lacking = BaseRun.of(RECIPE, X, rare, SCHEMA, [-1, 0, 1, 2], 7)
     assert len(family("retrain")(lacking, range(2))[0]) == 2
     each = BaseRun.of(RECIPE, X, pd.Series(range(N), index=X.index), SCHEMA, None, 7)
     with pytest.raises(SettingError, match=f"keep leaving out a class: 0 has 1 of {N} rows"):
@@ -281,7 +311,8 @@ def test_history_is_retrained_on_older_windows() -> None:
         assert part.emphasis is not None
         inside = (years <= newest) & (years > newest - 2)
         assert (part.kept.numpy() == inside).all()
-        first, second = part.emphasis.sum(1).tolist()  # whole blocks of time, of about as many rows each
+        # whole blocks of time, of about as many rows each
+        first, second = part.emphasis.sum(1).tolist()
         assert abs(first - inside.sum()) <= 3
         assert abs(second - inside.sum()) <= 3
         assert not part.emphasis[:, ~inside].any()
@@ -289,8 +320,11 @@ def test_history_is_retrained_on_older_windows() -> None:
     assert len({seed for part in parts for seed in part.weights}) == 6
     # Without a window: all that there was so far.
     grown = family("history")(BaseRun.of(RECIPE, X, Y, SCHEMA, [0, 1, 2], 7, None, years), range(3))
-    assert [part.kept[0].tolist() for part in grown] == [(years < end).tolist() for end in (2004, 2003, 2002)]
-    # Every model is the fit with its own seed on the rows that were drawn; in one batch the order is no matter.
+    assert [part.kept[0].tolist() for part in grown] == [
+        (years < end).tolist() for end in (2004, 2003, 2002)
+    ]
+    # Every model is the fit with its own seed on the rows that were drawn; in one batch the order
+    # is no matter.
     big = Recipe(hidden=(6,), epochs=3, batch_size=N, lr=0.01)
     made = bank(big, families={"history": 3, "seed": 1}, time=years, window=2)
     for i, part in enumerate(parts):
@@ -302,7 +336,13 @@ def test_history_is_retrained_on_older_windows() -> None:
 
 def test_history_of_estimators_by_a_column_that_the_schema_lacks() -> None:
     years = pd.to_datetime("2020-01-01") + pd.to_timedelta((np.arange(N) % 3) * 365, unit="D")
-    made = bank(KNeighborsClassifier(1), table=X.assign(when=years), families={"history": 4}, time="when", window=1)
+    made = bank(
+        KNeighborsClassifier(1),
+        table=X.assign(when=years),
+        families={"history": 4},
+        time="when",
+        window=1,
+    )
     again = bank(KNeighborsClassifier(1), families={"history": 4}, time=years, window=1)
     assert made.origins() == again.origins()
     assert torch.equal(made.scores(X), again.scores(X))
@@ -325,7 +365,9 @@ def test_many_times_are_four_periods() -> None:
 
 def test_pool_and_window() -> None:
     years = np.arange(N) % 3
-    made = bank(KNeighborsClassifier(1), families={"leave_one_out": 1}, time=years, window=1, pool=[5])
+    made = bank(
+        KNeighborsClassifier(1), families={"leave_one_out": 1}, time=years, window=1, pool=[5]
+    )
     kept = X[(years == 2) & (np.arange(N) != 5)]
     assert np.array_equal(made.model(0).wrapped._fit_X, kept.to_numpy())
     with pytest.raises(SettingError, match="pool must hold rows of the newest 1 periods"):
@@ -340,7 +382,10 @@ def test_times_that_cannot_be() -> None:
         ({"time": np.zeros(N)}, "all rows are of one time"),
         ({"time": np.where(np.arange(N) == 3, np.nan, 1.0)}, "1 values of time are missing"),
         ({"time": np.array([1, "a"] * 30 + [2], dtype=object)}, "cannot be put in order"),
-        ({"time": np.arange(N) % 3, "window": 3}, "needs an earlier window: there are 3 periods.*learns from 3"),
+        (
+            {"time": np.arange(N) % 3, "window": 3},
+            "needs an earlier window: there are 3 periods.*learns from 3",
+        ),
         ({"time": np.arange(N) % 3, "window": 0}, "window must be an integer of at least 1"),
         ({"window": 2}, "window= counts periods of time; pass time="),
     ):
@@ -365,18 +410,24 @@ def test_epochs_last_from_half_to_one_and_a_half_times() -> None:
             if name == "relu":
                 assert near(one, expected)
             else:
-                names = bank(recipe, families={"epochs": range(i, i + 1)}).groups[0].networks.state()
+                names = (
+                    bank(recipe, families={"epochs": range(i, i + 1)}).groups[0].networks.state()
+                )
                 order = [list(norm().state_dict()).index(n) for n in names]
                 assert near(one, [expected[j] for j in order])
 
 
 def test_width_of_hidden_layers() -> None:
     made = bank(families={"width": 8})
-    sizes = [group.networks.sizes[1:-1] for group in made.groups if isinstance(group.networks, Stack)]
+    sizes = [
+        group.networks.sizes[1:-1] for group in made.groups if isinstance(group.networks, Stack)
+    ]
     assert sizes == [(3, 2), (9, 8), (4, 4), (12, 10)]
     assert [len(group) for group in made.groups] == [2, 2, 2, 2]
     assert made.families == {"width": 8}
-    wide = bank(Recipe(hidden=(9, 8), epochs=4, batch_size=16, lr=0.01), families={"seed": range(1, 2)})
+    wide = bank(
+        Recipe(hidden=(9, 8), epochs=4, batch_size=16, lr=0.01), families={"seed": range(1, 2)}
+    )
     assert near(tensors(wide)[0], tensors(bank(families={"width": range(1, 2)}))[0])
     own = bank(RECIPES["tanh"], families={"width": 4})
     assert [group.networks.module(0)[0].out_features for group in own.groups] == [2, 8, 4, 10]
@@ -402,7 +453,9 @@ def test_last_layer_keeps_all_others(module: nn.Module | None) -> None:
 
 
 def test_families_that_cannot_be() -> None:
-    with pytest.raises(SettingError, match=r"unknown family 'leave_one_ot'; did you mean 'leave_one_out'\?"):
+    with pytest.raises(
+        SettingError, match=r"unknown family 'leave_one_ot'; did you mean 'leave_one_out'\?"
+    ):
         bank(families={"leave_one_ot": 2})
     for none in (0, -2, range(0), range(3, 3), range(-1, 2), range(0, 4, 2)):
         with pytest.raises(SettingError, match="'seed' needs at least one model"):
@@ -460,7 +513,9 @@ def test_scores_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_logit_and_class_names() -> None:
     outcome = pd.Series(np.where(X.a > 0, "yes", "no"), index=X.index)
     module = nn.Sequential(nn.Linear(D, 4), nn.ReLU(), nn.Linear(4, 1))
-    made = bank(Recipe(module=module, epochs=30, lr=0.05), outcome, families={"seed": 2}, classes=None)
+    made = bank(
+        Recipe(module=module, epochs=30, lr=0.05), outcome, families={"seed": 2}, classes=None
+    )
     assert made.classes == ("no", "yes")
     assert made.scores(X).shape == (2, N, 2)
     assert (made.scores(X)[..., 0] == 0).all()
@@ -468,20 +523,24 @@ def test_one_logit_and_class_names() -> None:
 
 
 def test_join_rename_and_repr() -> None:
-    a, b = bank(families={"seed": 2}), bank(families={"bootstrap": 1, "epochs": 1})
+    a = bank(families={"seed": 2})
+    b = bank(families={"bootstrap": 1, "epochs": 1})
     both = a.join(b, b.renamed("again"))
     assert both.families == {"seed": 2, "bootstrap": 1, "epochs": 1, "again": 2}
     assert len(both) == 6
     assert torch.equal(both.scores(X), torch.cat([a.scores(X), b.scores(X), b.scores(X)]))
     assert repr(both) == (
-        "ModelBank(6 models; seed: 2, bootstrap: 1, epochs: 1, again: 2; networks 4-6-5-3; classes 0, 1, 2)"
+        "ModelBank(6 models; seed: 2, bootstrap: 1, epochs: 1, again: 2; networks 4-6-5-3; "
+        "classes 0, 1, 2)"
     )
     assert b.families == {"bootstrap": 1, "epochs": 1}
     assert a.join().fingerprint() == a.fingerprint()
     two = bank(outcome=Y.clip(0, 1), families={"seed": 1}, classes=[0, 1])
     with pytest.raises(ModelError, match=r"classes \[0, 1, 2\], not \[0, 1\]"):
         a.join(two)
-    other = ModelBank.retrain(RECIPE, X, Y, hf.Schema.infer(X, scaling="none"), families={"seed": 1})
+    other = ModelBank.retrain(
+        RECIPE, X, Y, hf.Schema.infer(X, scaling="none"), families={"seed": 1}
+    )
     with pytest.raises(SchemaError, match="another schema"):
         a.join(other)
 
@@ -491,7 +550,9 @@ def test_from_tables() -> None:
     made = ModelBank.from_tables(RECIPE, tables, SCHEMA, models=2, seed=7)
     assert made.families == {"2020": 2, "2021": 2}
     assert made.classes == (0, 1, 2)
-    first = ModelBank.retrain(RECIPE, X[:40], Y[:40], SCHEMA, families={"seed": 2}, classes=[0, 1, 2], seed=7)
+    first = ModelBank.retrain(
+        RECIPE, X[:40], Y[:40], SCHEMA, families={"seed": 2}, classes=[0, 1, 2], seed=7
+    )
     assert torch.equal(made.scores(X)[:2], first.scores(X))
     # A class that one table lacks is still a class.
     rare = {"a": (X[Y < 2], Y[Y < 2]), "b": (X, Y)}
@@ -519,8 +580,11 @@ def test_fingerprint_knows_every_weight() -> None:
 def test_members_find_models_that_two_banks_share(tmp_path: Path) -> None:
     a = bank(families={"seed": 4, "leave_one_out": 2}, pool=[3, 4])
     assert len(a.members()) == 6
-    shared = a.members() & bank(families={"leave_one_out": 3}, pool=[9, 4, 8]).renamed("other").members()
-    assert len(shared) == 1  # the model that lacks row 4, whatever its number and the name of its family
+    shared = (
+        a.members() & bank(families={"leave_one_out": 3}, pool=[9, 4, 8]).renamed("other").members()
+    )
+    # the model that lacks row 4, whatever its number and the name of its family
+    assert len(shared) == 1
     assert a.members().isdisjoint(bank(families={"seed": range(4, 9)}).members())
     assert len(a.members() & bank(families={"seed": range(3, 9)}).members()) == 1
     for other in (
@@ -547,8 +611,11 @@ def test_callers_state_is_untouched() -> None:
         before = copy.deepcopy(module)
         if module is not None:
             module.train()
-        state, legacy, threads = torch.get_rng_state(), np.random.get_state(), torch.get_num_threads()
-        table, outcome = X.copy(), Y.copy()
+        state = torch.get_rng_state()
+        legacy = np.random.get_state()
+        threads = torch.get_num_threads()
+        table = X.copy()
+        outcome = Y.copy()
         made = bank(RECIPES[name], families={"seed": 2, "label_noise": 1, "bootstrap": 1})
         made.scores(X)
         made.model(0)
@@ -566,10 +633,17 @@ def test_callers_state_is_untouched() -> None:
 
 
 @pytest.mark.parametrize(
-    "recipe", [*RECIPES.values(), Recipe(module=norm().double(), epochs=1, batch_size=16), Recipe(hidden=(), epochs=1)]
+    "recipe",
+    [
+        *RECIPES.values(),
+        Recipe(module=norm().double(), epochs=1, batch_size=16),
+        Recipe(hidden=(), epochs=1),
+    ],
 )
 def test_files_round_trip(recipe: Recipe, tmp_path: Path) -> None:
-    made = bank(recipe, families={"seed": 2, "epochs": 1}).join(bank(recipe, families={"bootstrap": 2}))
+    made = bank(recipe, families={"seed": 2, "epochs": 1}).join(
+        bank(recipe, families={"bootstrap": 2})
+    )
     made.save(tmp_path / "b.safetensors")
     state = torch.get_rng_state()
     back = ModelBank.load(tmp_path / "b.safetensors")
@@ -602,11 +676,20 @@ class Bomb:
 
 def test_files_that_are_no_bank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    path, bad = tmp_path / "b.safetensors", tmp_path / "bad.safetensors"
+    path = tmp_path / "b.safetensors"
+    bad = tmp_path / "bad.safetensors"
     bank(families={"seed": 2}).save(path)
     whole = path.read_bytes()
     size = 8 + int.from_bytes(whole[:8], "little")
-    for part in (b"", whole[:4], whole[:100], whole[: size - 1], whole[:size], whole[:-1], whole[: len(whole) // 2]):
+    for part in (
+        b"",
+        whole[:4],
+        whole[:100],
+        whole[: size - 1],
+        whole[:size],
+        whole[:-1],
+        whole[: len(whole) // 2],
+    ):
         bad.write_bytes(part)
         with pytest.raises(FileError, match="no readable bank"):
             ModelBank.load(bad)
@@ -631,7 +714,8 @@ def test_files_that_are_no_bank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_files_that_contradict_themselves(tmp_path: Path) -> None:
     from safetensors import safe_open
 
-    path, bad = tmp_path / "b.safetensors", tmp_path / "bad.safetensors"
+    path = tmp_path / "b.safetensors"
+    bad = tmp_path / "bad.safetensors"
     bank(families={"seed": 2}).save(path)
     with safe_open(path, framework="pt") as file:
         content = json.loads(file.metadata()["holdfast_bank"])
@@ -689,9 +773,16 @@ def test_what_cannot_be_saved(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("inputs", ["frame", "encoded"])
 def test_estimators(inputs: Any) -> None:
-    original = Pipeline([("scale", StandardScaler()), ("forest", RandomForestClassifier(n_estimators=4))])
-    families = {name: 2 for name in FOR_ESTIMATORS if name in FOR_NETWORKS and name not in ("history", "fresh")}
-    state, legacy = torch.get_rng_state(), np.random.get_state()
+    original = Pipeline(
+        [("scale", StandardScaler()), ("forest", RandomForestClassifier(n_estimators=4))]
+    )
+    families = {
+        name: 2
+        for name in FOR_ESTIMATORS
+        if name in FOR_NETWORKS and name not in ("history", "fresh")
+    }
+    state = torch.get_rng_state()
+    legacy = np.random.get_state()
     made = bank(Recipe(estimator=original, inputs=inputs), families=families)
     assert torch.equal(state, torch.get_rng_state())
     assert all(np.array_equal(a, b) for a, b in zip(legacy, np.random.get_state(), strict=True))
@@ -719,7 +810,9 @@ def test_estimators_get_the_rows_of_their_family() -> None:
     labels = plan_of("label_noise", range(1)).labels[0].numpy()
     pool = list(range(N))
     made = bank(
-        nearest, families=dict.fromkeys(("leave_one_out", "leave_share_out", "bootstrap", "label_noise"), 1), pool=pool
+        nearest,
+        families=dict.fromkeys(("leave_one_out", "leave_share_out", "bootstrap", "label_noise"), 1),
+        pool=pool,
     )
     fits = [made.model(i).wrapped for i in range(4)]
     values = X.to_numpy()
@@ -773,14 +866,19 @@ def test_a_bank_of_models_that_there_are(tmp_path: Path) -> None:
     assert back.origins() == [m.fingerprint() for m in nets]
     cfs = hf.MinCost().explain(nets[0], X[nets[0].predict(X) != 1][:3], 1)
     held = [nets[1].predict(cfs.after) == 1]
-    assert hf.audit(cfs, ModelBank.of(nets[1])).survival()[cfs.found].tolist() == np.mean(held, 0)[cfs.found].tolist()
+    assert (
+        hf.audit(cfs, ModelBank.of(nets[1])).survival()[cfs.found].tolist()
+        == np.mean(held, 0)[cfs.found].tolist()
+    )
 
 
 def test_models_that_make_no_bank() -> None:
     model = RECIPE.fit(X, Y, SCHEMA, classes=[0, 1, 2])
     with pytest.raises(SettingError, match="at least one model"):
         ModelBank.of([])
-    with pytest.raises(ModelError, match=r"LogisticRegression does not say which columns it takes; pass schema="):
+    with pytest.raises(
+        ModelError, match=r"LogisticRegression does not say which columns it takes; pass schema="
+    ):
         ModelBank.of(LogisticRegression().fit(X, Y))
     with pytest.raises(ModelError, match="has the classes"):
         ModelBank.of([model, LogisticRegression().fit(X, Y > 0)], schema=SCHEMA)
@@ -795,7 +893,8 @@ def test_models_that_make_no_bank() -> None:
 def test_subsets() -> None:
     nets = bank(families={"bootstrap": 2, "seed": 3, "width": 5})
     whole = nets.join(bank(KNeighborsClassifier(1), families={"bootstrap": 2}))
-    scores, origins = whole.scores(X), np.array(whole.origins())
+    scores = whole.scores(X)
+    origins = np.array(whole.origins())
     for some in (
         [0, 11],
         [9, 1, 1],
@@ -807,7 +906,9 @@ def test_subsets() -> None:
         range(3, 7),
     ):
         part = whole[some]
-        places = np.unique(np.atleast_1d(np.arange(12)[np.asarray(some) if not isinstance(some, slice) else some]))
+        places = np.unique(
+            np.atleast_1d(np.arange(12)[np.asarray(some) if not isinstance(some, slice) else some])
+        )
         assert torch.equal(part.scores(X), scores[places])
         assert part.origins() == origins[places].tolist()
         assert part.family.tolist() == whole.family[places].tolist()
@@ -845,7 +946,8 @@ def test_split_shares_no_model_and_uses_the_first_ones_first() -> None:
 
 
 def test_split_takes_copies_once() -> None:
-    whole = bank(families={"epochs": 12})  # four epochs have few lengths between half and one and a half times
+    # four epochs have few lengths between half and one and a half times
+    whole = bank(families={"epochs": 12})
     count = len(whole.members())
     assert count < 12
     parts = whole.split(guide=1, audit=count - 1)
@@ -853,15 +955,21 @@ def test_split_takes_copies_once() -> None:
     assert parts.guide.members().isdisjoint(parts.audit.members())
     twice = whole.join(whole.renamed("other"))
     assert twice.split(guide={"epochs": 2}).guide.families == {"epochs": 2}
-    with pytest.raises(SettingError, match="has 0 different models of the family 'other', the split needs 1"):
+    with pytest.raises(
+        SettingError, match="has 0 different models of the family 'other', the split needs 1"
+    ):
         twice.split(guide={"other": 1})
 
 
 def test_splits_that_cannot_be() -> None:
     whole = bank(families={"retrain": 5})
-    with pytest.raises(SettingError, match=r"has 5 different .* 'retrain', .* needs 6 \(2 for guide, 4 for audit\)"):
+    with pytest.raises(
+        SettingError, match=r"has 5 different .* 'retrain', .* needs 6 \(2 for guide, 4 for audit\)"
+    ):
         whole.split(guide=2, audit=4)
-    with pytest.raises(SettingError, match="guide: the bank has no family 'seed'; known: 'retrain'"):
+    with pytest.raises(
+        SettingError, match="guide: the bank has no family 'seed'; known: 'retrain'"
+    ):
         whole.split(guide={"seed": 1})
     with pytest.raises(SettingError, match="audit must be an integer of at least 0, got -1"):
         whole.split(guide=1, audit=-1)
@@ -871,7 +979,8 @@ def test_splits_that_cannot_be() -> None:
 
 def test_workers_make_no_difference() -> None:
     forest = RandomForestClassifier(n_estimators=3)
-    one, two = (bank(forest, families={"seed": 2, "leave_one_out": 2}, workers=w) for w in (1, 2))
+    one = bank(forest, families={"seed": 2, "leave_one_out": 2}, workers=1)
+    two = bank(forest, families={"seed": 2, "leave_one_out": 2}, workers=2)
     assert torch.equal(one.scores(X), two.scores(X))
     assert one.fingerprint() == two.fingerprint()
     with pytest.raises(SettingError, match="workers must be at least 1, got 0"):
@@ -880,13 +989,17 @@ def test_workers_make_no_difference() -> None:
 
 @pytest.mark.parametrize("name", [name for name in FAMILIES if name not in FOR_ESTIMATORS])
 def test_families_that_need_a_network(name: str) -> None:
-    with pytest.raises(SettingError, match=f"family '{name}' needs a network; for estimators there are 'retrain'"):
+    with pytest.raises(
+        SettingError, match=f"family '{name}' needs a network; for estimators there are 'retrain'"
+    ):
         bank(LogisticRegression(), families={name: 1})
 
 
 @pytest.mark.parametrize("name", [name for name in FAMILIES if name not in FOR_NETWORKS])
 def test_families_that_need_an_estimator(name: str) -> None:
-    with pytest.raises(SettingError, match=f"family '{name}' needs an estimator; for networks there are 'retrain'"):
+    with pytest.raises(
+        SettingError, match=f"family '{name}' needs an estimator; for networks there are 'retrain'"
+    ):
         bank(families={name: 1})
 
 
@@ -896,16 +1009,24 @@ def test_networks_and_estimators_in_one_bank_on_a_mixed_table() -> None:
     outcome = pd.Series(np.where(table.income > 3000, "good", "bad"), index=table.index)
     nets = ModelBank.retrain(RECIPE, table, outcome, schema, families={"seed": 2})
     trees = ModelBank.retrain(
-        Recipe(estimator=RandomForestClassifier(3), inputs="encoded"), table, outcome, schema, families={"seed": 2}
+        Recipe(estimator=RandomForestClassifier(3), inputs="encoded"),
+        table,
+        outcome,
+        schema,
+        families={"seed": 2},
     )
     both = nets.join(trees)
     scores = both.scores(table)
     assert scores.shape == (4, 60, 2)
     for i in range(4):
         with both.model(i).eval_mode():
-            assert torch.allclose(both.model(i).score_frame(table).double(), scores[i].double(), atol=1e-5)
+            assert torch.allclose(
+                both.model(i).score_frame(table).double(), scores[i].double(), atol=1e-5
+            )
     assert torch.equal(scores[2:], trees.scores(table))
     for group, part in zip(both.groups, scores.split(2), strict=True):  # rows in either precision
         for dtype in (torch.float32, torch.float64):
-            assert torch.allclose(group.scores(table, schema.encode(table, dtype)).double(), part.double(), atol=1e-5)
+            assert torch.allclose(
+                group.scores(table, schema.encode(table, dtype)).double(), part.double(), atol=1e-5
+            )
     assert set(both.predict(table).flatten()) <= {"good", "bad"}

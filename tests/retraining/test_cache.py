@@ -34,12 +34,15 @@ KINDS: dict[str, Any] = {
     "xgboost": XGBClassifier(n_estimators=2, n_jobs=1),
     "network": Recipe(hidden=(4,), epochs=2, batch_size=16),
     "module": Recipe(
-        module=nn.Sequential(nn.Sequential(nn.Linear(SCHEMA.width, 3), nn.Tanh()), nn.Linear(3, 2)), epochs=1
+        module=nn.Sequential(nn.Sequential(nn.Linear(SCHEMA.width, 3), nn.Tanh()), nn.Linear(3, 2)),
+        epochs=1,
     ),
 }
 
 
-def made(recipe: Any, folder: Path | None, families: Any, schema: hf.Schema = SCHEMA, **more: Any) -> ModelBank:
+def made(
+    recipe: Any, folder: Path | None, families: Any, schema: hf.Schema = SCHEMA, **more: Any
+) -> ModelBank:
     return ModelBank.retrain(recipe, X, Y, schema, families=families, cache=folder, seed=3, **more)
 
 
@@ -66,8 +69,10 @@ def same(a: ModelBank, b: ModelBank) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_second_call_makes_nothing(kind: str, tmp_path: Path, fitted: list[int]) -> None:
-    recipe, families = KINDS[kind], {"retrain": 4, "seed": 2}
-    plain, first = (made(recipe, folder, families) for folder in (None, tmp_path))
+    recipe = KINDS[kind]
+    families = {"retrain": 4, "seed": 2}
+    plain = made(recipe, None, families)
+    first = made(recipe, tmp_path, families)
     same(plain, first)
     fitted.clear()
     again = made(recipe, tmp_path, families)
@@ -86,7 +91,8 @@ def test_the_second_call_makes_nothing(kind: str, tmp_path: Path, fitted: list[i
 
 
 def test_architectures_and_copies(tmp_path: Path, fitted: list[int]) -> None:
-    recipe, families = KINDS["network"], {"width": 6, "epochs": 8}
+    recipe = KINDS["network"]
+    families = {"width": 6, "epochs": 8}
     first = made(recipe, tmp_path, families)
     copies = len(first["epochs"].members())
     assert copies < 8
@@ -98,15 +104,20 @@ def test_architectures_and_copies(tmp_path: Path, fitted: list[int]) -> None:
     same(again, made(recipe, None, families))
 
 
-def test_other_models_are_not_read(tmp_path: Path, fitted: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    forest, families = KINDS["forest"], {"retrain": 1}
+def test_other_models_are_not_read(
+    tmp_path: Path, fitted: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forest = KINDS["forest"]
+    families = {"retrain": 1}
     made(forest, tmp_path, families)
     fitted.clear()
     made(RandomForestClassifier(3), tmp_path, families)
     made(forest, tmp_path, families, classes=["yes", "no"])
     ModelBank.retrain(forest, X, Y, SCHEMA, families=families, cache=tmp_path, seed=4)
     ModelBank.retrain(forest, X.round(3), Y, SCHEMA, families=families, cache=tmp_path, seed=3)
-    ModelBank.retrain(forest, X, Y.where(Y.index > 0, "no"), SCHEMA, families=families, cache=tmp_path, seed=3)
+    ModelBank.retrain(
+        forest, X, Y.where(Y.index > 0, "no"), SCHEMA, families=families, cache=tmp_path, seed=3
+    )
     made(forest, tmp_path, families, hf.Schema.infer(X * 2))
     monkeypatch.setattr(cache, "FORMAT", cache.FORMAT + 1)
     made(forest, tmp_path, families)
@@ -132,15 +143,20 @@ def test_damaged_files_are_made_again(kind: str, tmp_path: Path, fitted: list[in
     for damaged in (b"", whole[:200], whole[:-1], bytes(turned), b"x" * len(whole)):
         path.write_bytes(damaged)
         fitted.clear()
-        with pytest.warns(UserWarning, match="in the cache is damaged, so its models are made again"):
+        with pytest.warns(
+            UserWarning, match="in the cache is damaged, so its models are made again"
+        ):
             again = made(KINDS[kind], tmp_path, {"retrain": 3})
         assert fitted == [3]
         same(again, first)
-        assert path.read_bytes() == whole or kind == "forest"  # a zip file knows when it was written
+        # a zip file knows when it was written
+        assert path.read_bytes() == whole or kind == "forest"
         assert [p.name for p in path.parent.iterdir()] == [path.name]
 
 
-def test_parts_are_kept_as_they_are_made(tmp_path: Path, fitted: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_are_kept_as_they_are_made(
+    tmp_path: Path, fitted: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cache, "PART", 2)
     first = made(KINDS["forest"], tmp_path, {"retrain": 5})
     assert fitted == [2, 2, 1]
@@ -164,10 +180,14 @@ here.made(here.KINDS["xgboost"], Path({folder!r}), {{"retrain": 7}})
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
-def test_what_was_killed_goes_on_from_there(tmp_path: Path, fitted: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_killed_goes_on_from_there(
+    tmp_path: Path, fitted: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = [str(Path(__file__).parents[1]), *sys.path]
     program = KILLED.format(path=path, folder=str(tmp_path))
-    child = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, timeout=300)
+    child = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=False, timeout=300
+    )
     assert child.returncode == -signal.SIGKILL, child.stderr.decode()[-2000:]
     assert len(list(tmp_path.glob("*/*.safetensors"))) == 2
     monkeypatch.setattr(cache, "PART", 2)
@@ -181,7 +201,9 @@ def test_what_was_killed_goes_on_from_there(tmp_path: Path, fitted: list[int], m
 def test_models_that_cannot_be_kept_are_made_each_time(tmp_path: Path, fitted: list[int]) -> None:
     own = make_pipeline(FunctionTransformer(lambda table: table * 2), LogisticRegression())
     for _ in range(2):
-        with pytest.warns(UserWarning, match="the cache cannot keep these models: .*cannot be saved"):
+        with pytest.warns(
+            UserWarning, match="the cache cannot keep these models: .*cannot be saved"
+        ):
             made(own, tmp_path, {"retrain": 2})
     assert fitted == [2, 2]
     assert not list(tmp_path.glob("*/*"))

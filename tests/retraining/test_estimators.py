@@ -1,4 +1,5 @@
-"""Estimators of every library, made again: under the names of the classes, from `fit` to the audit."""
+"""Estimators of every library, made again: under the names of the classes, from `fit` to the
+audit."""
 
 from typing import Any
 
@@ -9,7 +10,11 @@ import torch
 from lightgbm import LGBMClassifier, LGBMRegressor
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
-from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
 from sklearn.ensemble import RandomForestRegressor as Forest
 from sklearn.linear_model import LinearRegression, LogisticRegression, SGDClassifier
 from sklearn.model_selection import FixedThresholdClassifier
@@ -39,7 +44,9 @@ X = pd.DataFrame(
     },
     index=[f"p{i}" for i in range(N)],
 )
-Y = pd.Series(np.where(X.income - 2 * X.debt + 300 * (X.home == "own") > 2000, "yes", "no"), index=X.index)
+Y = pd.Series(
+    np.where(X.income - 2 * X.debt + 300 * (X.home == "own") > 2000, "yes", "no"), index=X.index
+)
 SCHEMA = hf.Schema.infer(X)
 NUMBERS = X[["income", "debt"]]
 WEALTH = X.income - 2 * X.debt
@@ -47,7 +54,9 @@ WEALTH = X.income - 2 * X.debt
 
 def piped(estimator: Any) -> Any:
     return make_pipeline(
-        ColumnTransformer([("home", OneHotEncoder(sparse_output=False), ["home"])], remainder=StandardScaler()),
+        ColumnTransformer(
+            [("home", OneHotEncoder(sparse_output=False), ["home"])], remainder=StandardScaler()
+        ),
         estimator,
     )
 
@@ -59,15 +68,24 @@ KINDS: dict[str, Any] = {
     "boosting": piped(GradientBoostingClassifier(n_estimators=5)),
     "xgboost": piped(XGBClassifier(n_estimators=5, max_depth=2, n_jobs=1)),
     "lightgbm": piped(LGBMClassifier(n_estimators=5, min_child_samples=5, n_jobs=1, verbose=-1)),
-    "calibrated xgboost": piped(CalibratedClassifierCV(XGBClassifier(n_estimators=3, n_jobs=1), cv=2)),
-    "threshold": FixedThresholdClassifier(piped(LogisticRegression()), threshold=0.3, pos_label="yes"),
+    "calibrated xgboost": piped(
+        CalibratedClassifierCV(XGBClassifier(n_estimators=3, n_jobs=1), cv=2)
+    ),
+    "threshold": FixedThresholdClassifier(
+        piped(LogisticRegression()), threshold=0.3, pos_label="yes"
+    ),
     "encoded xgboost": Recipe(estimator=XGBClassifier(n_estimators=5, n_jobs=1), inputs="encoded"),
     "network": Recipe(hidden=(6,), epochs=5, lr=0.05, batch_size=16),
-    "module": Recipe(module=nn.Sequential(nn.Linear(SCHEMA.width, 5), nn.Tanh(), nn.Linear(5, 2)), lr=0.05, epochs=5),
+    "module": Recipe(
+        module=nn.Sequential(nn.Linear(SCHEMA.width, 5), nn.Tanh(), nn.Linear(5, 2)),
+        lr=0.05,
+        epochs=5,
+    ),
 }
 
 
-TURNED = ("logistic", "xgboost", "lightgbm", "threshold", "network")  # also with the classes in another order
+# also with the classes in another order
+TURNED = ("logistic", "xgboost", "lightgbm", "threshold", "network")
 
 
 @pytest.mark.parametrize(
@@ -85,14 +103,19 @@ def test_named_classes_from_fit_to_audit(name: str, classes: Any) -> None:
     # The audit is a count by hand, with the models' own predictions.
     kept = np.array([bank.model(i).predict(cfs.after) == "yes" for i in range(3)])
     assert hf.audit(cfs, bank).survival()[cfs.found].tolist() == kept.mean(0)[cfs.found].tolist()
-    if recipe.estimator is not None and recipe.inputs == "frame":  # the estimators', in the order they have learnt
+    # the estimators', in the order they have learnt
+    if recipe.estimator is not None and recipe.inputs == "frame":
         own = [bank.model(i).wrapped.predict(cfs.after) for i in range(3)]
-        wanted = "yes" if "yes" in list(bank.model(0).wrapped.classes_) else bank.classes.index("yes")
+        wanted = (
+            "yes" if "yes" in list(bank.model(0).wrapped.classes_) else bank.classes.index("yes")
+        )
         assert ((np.array(own) == wanted) == kept).all()
 
 
 def test_a_fitted_pipeline_is_made_again_from_its_settings() -> None:
-    fitted = piped(XGBClassifier(n_estimators=5, max_depth=2, n_jobs=1)).fit(X, (Y == "yes").astype(int))
+    fitted = piped(XGBClassifier(n_estimators=5, max_depth=2, n_jobs=1)).fit(
+        X, (Y == "yes").astype(int)
+    )
     before = fitted.predict_proba(X)
     bank = ModelBank.retrain(fitted, X, Y, SCHEMA, families={"seed": 1, "retrain": 2})
     assert np.array_equal(fitted.predict_proba(X), before)
@@ -128,13 +151,18 @@ def test_settings_that_name_classes_are_kept() -> None:
     heavy = piped(LogisticRegression(class_weight={0: 1.0, 1: 9.0}))
     turned = Recipe.of(heavy).fit(X, numbers, SCHEMA, classes=[1, 0])
     assert (turned.predict(X).to_numpy() == heavy.fit(X, numbers).predict(X)).all()
-    threshold = FixedThresholdClassifier(piped(LogisticRegression()), threshold=0.1, pos_label="yes")
+    threshold = FixedThresholdClassifier(
+        piped(LogisticRegression()), threshold=0.1, pos_label="yes"
+    )
     model = Recipe.of(threshold).fit(X, Y, SCHEMA, classes=["yes", "no"])
     assert (model.predict(X).to_numpy() == threshold.fit(X, Y).predict(X)).all()
 
 
 def test_the_first_error_is_told() -> None:
-    with pytest.raises(ModelError, match=r"\(LogisticRegression in a Pipeline\) could not be fitted.*inputs='encoded'"):
+    with pytest.raises(
+        ModelError,
+        match=r"\(LogisticRegression in a Pipeline\) could not be fitted.*inputs='encoded'",
+    ):
         Recipe.of(make_pipeline(LogisticRegression())).fit(X, Y, SCHEMA)
 
 
@@ -149,7 +177,9 @@ def test_origins_know_every_setting_and_nothing_else() -> None:
         make_pipeline(plain[0], FunctionTransformer(lambda v: v + 1), plain[1]),
         make_pipeline(plain[0], FunctionTransformer(lambda v: v + 2), plain[1]),
     ]
-    origins = [BaseRun.of(e, X, Y, SCHEMA).origins(Variation((0,), (0,)))[0] for e in (*alike, *others)]
+    origins = [
+        BaseRun.of(e, X, Y, SCHEMA).origins(Variation((0,), (0,)))[0] for e in (*alike, *others)
+    ]
     assert origins[0] == origins[1]
     assert len(set(origins)) == 1 + len(others)
 
@@ -174,10 +204,16 @@ def settings(name: str, estimator: Any, count: int = 60) -> list[dict[str, Any]]
         (HistGradientBoostingClassifier(max_iter=40), "max_iter", 40),
         (XGBClassifier(), "n_estimators", 100),
         (piped(LGBMClassifier(n_estimators=40)), "lgbmclassifier__n_estimators", 40),
-        (CalibratedClassifierCV(GradientBoostingClassifier(n_estimators=40)), "estimator__n_estimators", 40),
+        (
+            CalibratedClassifierCV(GradientBoostingClassifier(n_estimators=40)),
+            "estimator__n_estimators",
+            40,
+        ),
     ],
 )
-def test_trees_are_half_to_one_and_a_half_times_as_many(estimator: Any, key: str, value: int) -> None:
+def test_trees_are_half_to_one_and_a_half_times_as_many(
+    estimator: Any, key: str, value: int
+) -> None:
     counts = [each.pop(key) for each in settings("trees", estimator)]
     assert all(isinstance(count, int) for count in counts)
     assert min(counts) < 0.53 * value
@@ -188,8 +224,15 @@ def test_trees_are_half_to_one_and_a_half_times_as_many(estimator: Any, key: str
 def test_depth_and_learning_rate() -> None:
     depths = [each["max_depth"] for each in settings("depth", XGBClassifier())]
     assert set(depths) == set(range(3, 10))
-    assert set(settings("depth", LGBMClassifier())[0]) == {"num_leaves"}  # its max_depth of -1 is no limit
-    assert min(each["max_leaf_nodes"] for each in settings("depth", RandomForestClassifier(max_leaf_nodes=2))) == 2
+    # its max_depth of -1 is no limit
+    assert set(settings("depth", LGBMClassifier())[0]) == {"num_leaves"}
+    assert (
+        min(
+            each["max_leaf_nodes"]
+            for each in settings("depth", RandomForestClassifier(max_leaf_nodes=2))
+        )
+        == 2
+    )
     rates = [each["learning_rate"] for each in settings("learning_rate", XGBClassifier())]
     assert min(rates) < 0.155
     assert max(rates) > 0.445
@@ -199,13 +242,20 @@ def test_depth_and_learning_rate() -> None:
 
 def test_settings_reach_the_estimators() -> None:
     made = ModelBank.retrain(
-        piped(XGBClassifier(n_estimators=8, max_depth=4, n_jobs=1)), X, Y, SCHEMA,
+        piped(XGBClassifier(n_estimators=8, max_depth=4, n_jobs=1)),
+        X,
+        Y,
+        SCHEMA,
         families=dict.fromkeys(("trees", "depth", "learning_rate"), 2),
-    )  # fmt: skip
+    )
     steps = [made.model(i).wrapped[-1] for i in range(6)]
-    assert [step.n_estimators for step in steps] == [round(8 * f) for f in (1.118034, 0.736068)] + [8] * 4
+    assert [step.n_estimators for step in steps] == [round(8 * f) for f in (1.118034, 0.736068)] + [
+        8
+    ] * 4
     assert [step.max_depth for step in steps[2:4]] == [round(4 * f) for f in (1.118034, 0.736068)]
-    assert [step.learning_rate for step in steps[4:]] == pytest.approx([0.3 * f for f in (1.118034, 0.736068)])
+    assert [step.learning_rate for step in steps[4:]] == pytest.approx(
+        [0.3 * f for f in (1.118034, 0.736068)]
+    )
     assert len(made.members()) == 6
 
 
@@ -219,7 +269,9 @@ def test_settings_reach_the_estimators() -> None:
     ],
 )
 def test_estimators_without_the_setting_are_refused(name: str, estimator: Any) -> None:
-    with pytest.raises(SettingError, match=f"family '{name}': the estimator has none of '.*' with a number"):
+    with pytest.raises(
+        SettingError, match=f"family '{name}': the estimator has none of '.*' with a number"
+    ):
         settings(name, estimator)
 
 
@@ -240,7 +292,9 @@ def test_regressors(estimator: Any) -> None:
     schema = hf.Schema.infer(NUMBERS)
     model = Recipe.of(estimator).fit(NUMBERS, WEALTH, schema)
     assert model.is_regression
-    families = dict.fromkeys((name for name in FOR_ESTIMATORS if name in FOR_NETWORKS and name != "history"), 1)
+    families = dict.fromkeys(
+        (name for name in FOR_ESTIMATORS if name in FOR_NETWORKS and name != "history"), 1
+    )
     bank = ModelBank.retrain(model, NUMBERS, WEALTH, schema, families=families, spread=1.5)
     assert repr(bank).endswith("regression)")
     bank.check_fits(model)
@@ -250,7 +304,8 @@ def test_regressors(estimator: Any) -> None:
     low = float(WEALTH.quantile(0.6))
     poor = NUMBERS[model.predict(NUMBERS) < low][:3]
     cfs = hf.GrowingSpheres().explain(model, poor, hf.Target.between(low, None))
-    drawn = bank.subset([name for name in families if not name.startswith("seed")])  # seeds alone make copies of some
+    # seeds alone make copies of some
+    drawn = bank.subset([name for name in families if not name.startswith("seed")])
     kept = drawn.predict(cfs.after) >= low
     assert hf.audit(cfs, drawn).survival()[cfs.found].tolist() == kept.mean(0)[cfs.found].tolist()
 
@@ -263,14 +318,19 @@ def test_numbers_swap_outcomes_as_label_noise() -> None:
     wrong = variation.labels != run.labels
     assert wrong.sum(1).tolist() == [2, 2, 2]
     assert torch.equal(variation.labels.sort(1).values, run.labels.sort().values.expand(3, -1))
-    bank = ModelBank.retrain(KNeighborsRegressor(1), NUMBERS, WEALTH, schema, families={"label_noise": 1}, seed=7)
+    bank = ModelBank.retrain(
+        KNeighborsRegressor(1), NUMBERS, WEALTH, schema, families={"label_noise": 1}, seed=7
+    )
     assert np.array_equal(bank.predict(NUMBERS)[0], variation.labels[0].numpy())
 
 
 def test_regressions_that_cannot_be() -> None:
     schema = hf.Schema.infer(NUMBERS)
     bank = ModelBank.retrain(LinearRegression(), NUMBERS, WEALTH, schema, families={"retrain": 1})
-    with pytest.raises(ModelError, match="the bank holds regression models, and classifiers need a bank of their own"):
+    with pytest.raises(
+        ModelError,
+        match="the bank holds regression models, and classifiers need a bank of their own",
+    ):
         bank.check_fits(Recipe(hidden=(), epochs=1).fit(NUMBERS, Y, schema))
     with pytest.raises(SettingError, match="a regressor has no classes"):
         Recipe.of(LinearRegression()).fit(NUMBERS, WEALTH, schema, classes=[0, 1])

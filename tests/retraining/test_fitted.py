@@ -1,4 +1,5 @@
-"""Estimators of a bank are compiled when somebody asks for one, and judge rows as their models do."""
+"""Estimators of a bank are compiled when somebody asks for one, and judge rows as their models
+do."""
 
 from typing import Any
 
@@ -33,7 +34,8 @@ SCHEMA = hf.Schema.infer(X)
 def test_judges_say_what_models_say(
     estimator: Any, outcome: Any, judged_alike: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    count, compile_scorer = list[int](), black_box.compile_scorer
+    count = list[int]()
+    compile_scorer = black_box.compile_scorer
 
     def counted(*args: Any, **kwargs: Any) -> Any:
         count.append(1)
@@ -41,8 +43,11 @@ def test_judges_say_what_models_say(
 
     bank = ModelBank.retrain(estimator, X, outcome, SCHEMA, families={"retrain": 4})
     monkeypatch.setattr(black_box, "compile_scorer", counted)
-    scores, origins, print_ = bank.scores(X), bank.origins(), bank[1:3].fingerprint()
-    # Of every bank the first one is compiled, by which it is known what the others are; but not of thresholds.
+    scores = bank.scores(X)
+    origins = bank.origins()
+    print_ = bank[1:3].fingerprint()
+    # Of every bank the first one is compiled, by which it is known what the others are; but not of
+    # thresholds.
     assert len(count) == (2 if judged_alike else 4)
     goal = hf.Target.between(0.2, None) if not bank.classes else "yes"
     cfs = hf.GrowingSpheres().explain(bank.model(3), X[:4], goal)

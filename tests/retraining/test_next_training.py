@@ -1,4 +1,5 @@
-"""Judges of the next training: closed forms of the rule, and what is drawn of rows that belong together."""
+"""Judges of the next training: closed forms of the rule, and what is drawn of rows that belong
+together."""
 
 from typing import Any
 
@@ -40,30 +41,43 @@ def run_of(recipe: Any, **more: Any) -> BaseRun:
 # ---- the rule
 
 
-@pytest.mark.parametrize(("hold", "confidence", "spread"), [(0.95, 0.95, 2), (0.9, 0.95, 2.28), (0.8, 0.95, 2.95)])
+@pytest.mark.parametrize(
+    ("hold", "confidence", "spread"), [(0.95, 0.95, 2), (0.9, 0.95, 2.28), (0.8, 0.95, 2.95)]
+)
 def test_the_spread_of_the_paper(hold: float, confidence: float, spread: float) -> None:
     assert spread_for(hold, confidence) == pytest.approx(spread, abs=0.005)
 
 
 @pytest.mark.parametrize(("hold", "confidence"), [(0.95, 0.95), (0.9, 0.8), (0.99, 0.9)])
-def test_false_certificates_of_gaussian_margins_are_as_rare_as_promised(hold: float, confidence: float) -> None:
-    """Plans where exactly `hold` of the models of the population accept, seen from the model of one table each: the
-    rule certifies 1 - confidence of them; of those that are a little worse, fewer."""
+def test_false_certificates_of_gaussian_margins_are_as_rare_as_promised(
+    hold: float, confidence: float
+) -> None:
+    """Plans where exactly `hold` of the models of the population accept, seen from the model of
+    one table each: the rule certifies 1 - confidence of them; of those that are a little worse,
+    fewer."""
     random = np.random.default_rng(0)
     draws = 200_000
-    margins = random.normal(norm.ppf(hold), 1, draws)  # of the model in use; the population deviates by 1
+    # of the model in use; the population deviates by 1
+    margins = random.normal(norm.ppf(hold), 1, draws)
     certified = margins - spread_for(hold, confidence) * norm.ppf(hold) > 0
     error = 4 * np.sqrt(confidence * (1 - confidence) / draws)
     assert certified.mean() == pytest.approx(1 - confidence, abs=error)
 
 
 def test_stretched_judges_of_a_linear_model_follow_the_rule() -> None:
-    """The whole way of a margin: a mean of n numbers, its bootstraps, led away from it by the bank's own code."""
+    """The whole way of a margin: a mean of n numbers, its bootstraps, led away from it by the
+    bank's own code."""
     random = np.random.default_rng(1)
-    tables, n, models = 1500, 60, 200
-    hold = confidence = 0.9
-    goal = hf.Target("yes").bind(hf.Model.of(LogisticRegression().fit(X, Y), SCHEMA), torch.zeros(tables, 2))
-    truth = norm.ppf(hold) / np.sqrt(n)  # plans that exactly `hold` of the population's models accept
+    tables = 1500
+    n = 60
+    models = 200
+    hold = 0.9
+    confidence = 0.9
+    goal = hf.Target("yes").bind(
+        hf.Model.of(LogisticRegression().fit(X, Y), SCHEMA), torch.zeros(tables, 2)
+    )
+    # plans that exactly `hold` of the population's models accept
+    truth = norm.ppf(hold) / np.sqrt(n)
     values = random.normal(truth, 1, (tables, n))
     own = values.mean(1)
     rows = random.integers(n, size=(models, n))
@@ -71,20 +85,28 @@ def test_stretched_judges_of_a_linear_model_follow_the_rule() -> None:
     from holdfast.retraining.stretch import stretched_scores
 
     def scores(margins: np.ndarray[Any, Any]) -> torch.Tensor:
-        return torch.stack([torch.zeros(margins.shape, dtype=torch.float64), torch.tensor(margins)], -1)
+        return torch.stack(
+            [torch.zeros(margins.shape, dtype=torch.float64), torch.tensor(margins)], -1
+        )
 
-    judged = stretched_scores(scores(own), scores(bootstraps), spread_for(hold, confidence), goal, shares=False)
+    judged = stretched_scores(
+        scores(own), scores(bootstraps), spread_for(hold, confidence), goal, shares=False
+    )
     certified = ((judged[..., 1] > 0).double().mean(0) >= hold).double().mean()
-    assert float(certified) == pytest.approx(1 - confidence, abs=0.035)  # bootstraps of 60 rows are a little narrow
+    # bootstraps of 60 rows are a little narrow
+    assert float(certified) == pytest.approx(1 - confidence, abs=0.035)
 
 
 @pytest.mark.parametrize("from_rows", [1.0, 0.6, 0.2])
 @pytest.mark.parametrize("rule", [spread_for, spread_of_rows])
 def test_seeds_are_no_bad_luck_of_the_table(from_rows: float, rule: Any) -> None:
-    """Models differ by rows and by seeds. The middle of the judges has the luck of the rows in use and of no seed, and
-    they lie around it as far as each rule says: plans at exactly `hold` are certified for 1 - confidence of tables."""
+    """Models differ by rows and by seeds. The middle of the judges has the luck of the rows in use
+    and of no seed, and they lie around it as far as each rule says: plans at exactly `hold` are
+    certified for 1 - confidence of tables."""
     random = np.random.default_rng(2)
-    draws, hold, confidence = 200_000, 0.9, 0.95
+    draws = 200_000
+    hold = 0.9
+    confidence = 0.95
     middle = random.normal(norm.ppf(hold), np.sqrt(from_rows), draws)
     spread = rule(hold, confidence, from_rows)
     deviation = spread if rule is spread_for else np.sqrt(spread**2 * from_rows + 1 - from_rows)
@@ -95,7 +117,9 @@ def test_seeds_are_no_bad_luck_of_the_table(from_rows: float, rule: Any) -> None
 
 def test_the_allowance_is_that_many_deviations() -> None:
     """A middle that is b deviations too generous, of models that differ by their rows alone."""
-    hold, confidence, allowance = 0.95, 0.9, 0.5
+    hold = 0.95
+    confidence = 0.9
+    allowance = 0.5
     z = spread_for(hold, confidence, 1.0, allowance) * norm.ppf(hold) - norm.ppf(hold)
     assert norm.sf(z - allowance) == pytest.approx(1 - confidence)
 
@@ -110,13 +134,17 @@ def test_the_share_of_rows_is_measured(unit: Any, from_rows: float) -> None:
     again = torch.stack([torch.zeros(200, 400), lead + by_seeds], -1)
     drawn = torch.stack([torch.zeros(200, 400), lead + by_seeds.flip(0) + by_rows], -1)
     assert share_from_rows(again, drawn, unit) == pytest.approx(from_rows, abs=0.05)
-    assert share_from_rows(again + 7, drawn + 7, unit) == pytest.approx(share_from_rows(again, drawn, unit))
+    assert share_from_rows(again + 7, drawn + 7, unit) == pytest.approx(
+        share_from_rows(again, drawn, unit)
+    )
 
 
 def test_the_share_of_rows_of_models_that_say_classes_alone() -> None:
-    """By hand: of two models made again a fifth disagree about a row, of two drawn again two fifths."""
+    """By hand: of two models made again a fifth disagree about a row, of two drawn again two
+    fifths."""
     again, drawn = (torch.zeros(5, 10, 2) for _ in range(2))
-    again[..., 0] = drawn[..., 0] = 1
+    again[..., 0] = 1
+    drawn[..., 0] = 1
     again[0, :5, 1] = 2  # one of five models differs about half of the rows: 4 of 10 pairs
     drawn[0, :, 1] = 2
     assert share_from_rows(again, drawn, "classes") == pytest.approx(1 - (0.2 / 0.4) ** 2)
@@ -156,7 +184,8 @@ def test_a_network_of_fewer_rows_makes_as_many_steps() -> None:
 
 
 def test_a_network_learns_from_the_rows_that_it_is_given() -> None:
-    """The same rows in the same order, as positions and as a table of their own, train the same network."""
+    """The same rows in the same order, as positions and as a table of their own, train the same
+    network."""
     run = run_of(NETWORK, spread=2.0)
     (variation,) = family("fresh")(run, range(1))
     assert variation.rows is not None
@@ -176,9 +205,12 @@ def hf_quiet() -> Any:
 
 
 @pytest.mark.parametrize(
-    ("rows", "per_class", "enough"), [(1000, [67, 933], True), (1000, [30, 970], False), (80, [], False)]
+    ("rows", "per_class", "enough"),
+    [(1000, [67, 933], True), (1000, [30, 970], False), (80, [], False)],
 )
-def test_fresh_rows_are_never_fewer_than_the_classes_allow(rows: int, per_class: list[int], enough: bool) -> None:
+def test_fresh_rows_are_never_fewer_than_the_classes_allow(
+    rows: int, per_class: list[int], enough: bool
+) -> None:
     if enough:
         assert fresh_rows(rows, 2.0, per_class) == rows // 4
         return
@@ -248,8 +280,12 @@ def test_groups_that_cannot_be(groups: Any, message: str) -> None:
 
 def test_groups_may_be_a_column_that_is_no_feature() -> None:
     table = X.assign(person=np.repeat(np.arange(N // 2), 2))
-    bank = hf.ModelBank.retrain(LOGISTIC, table, Y, SCHEMA, families={"retrain": 2}, groups="person")
-    other = hf.ModelBank.retrain(LOGISTIC, X, Y, SCHEMA, families={"retrain": 2}, groups=table["person"])
+    bank = hf.ModelBank.retrain(
+        LOGISTIC, table, Y, SCHEMA, families={"retrain": 2}, groups="person"
+    )
+    other = hf.ModelBank.retrain(
+        LOGISTIC, X, Y, SCHEMA, families={"retrain": 2}, groups=table["person"]
+    )
     np.testing.assert_array_equal(bank.scores(X), other.scores(X))
     assert groups_of(["x", "y", "x"], 3).tolist() == [0, 1, 0]
 
@@ -259,7 +295,9 @@ def test_groups_may_be_a_column_that_is_no_feature() -> None:
 
 def test_weights_are_drawn_with_the_rows() -> None:
     weight = RNG.uniform(0.2, 5, N)
-    bank = hf.ModelBank.retrain(LOGISTIC, X, Y, SCHEMA, families={"retrain": 1}, sample_weight=weight)
+    bank = hf.ModelBank.retrain(
+        LOGISTIC, X, Y, SCHEMA, families={"retrain": 1}, sample_weight=weight
+    )
     (variation,) = family("retrain")(run_of(LOGISTIC), range(1))
     assert variation.emphasis is not None
     times = variation.emphasis[0].numpy()
@@ -275,20 +313,26 @@ def test_a_network_counts_rows_by_their_weights() -> None:
     recipe = hf.Recipe(hidden=(), epochs=40, batch_size=N, lr=0.05)
     weighted = recipe.fit(X, Y, SCHEMA, sample_weight=weight)
     half = recipe.fit(X.head(N // 2), Y.head(N // 2), SCHEMA)
-    torch.testing.assert_close(weighted(SCHEMA.encode(X)), half(SCHEMA.encode(X)), atol=1e-4, rtol=0)
+    torch.testing.assert_close(
+        weighted(SCHEMA.encode(X)), half(SCHEMA.encode(X)), atol=1e-4, rtol=0
+    )
 
 
 def test_fit_parameters_reach_the_estimator_with_their_rows() -> None:
     seen = list[dict[str, Any]]()
 
     class Remembers(LogisticRegression):
-        def fit(self, X: Any, y: Any, sample_weight: Any = None, tag: str = "", marks: Any = None) -> Any:
+        def fit(
+            self, X: Any, y: Any, sample_weight: Any = None, tag: str = "", marks: Any = None
+        ) -> Any:
             seen.append({"rows": np.asarray(X)[:, 0], "tag": tag, "marks": marks})
             return super().fit(X, y, sample_weight)
 
     recipe = hf.Recipe(estimator=Remembers(), inputs="frame")
     params = {"tag": "kept", "marks": X["a"].tolist()}
-    hf.ModelBank.retrain(recipe, X, Y, SCHEMA, families={"retrain": 2}, fit_params=params, workers=1)
+    hf.ModelBank.retrain(
+        recipe, X, Y, SCHEMA, families={"retrain": 2}, fit_params=params, workers=1
+    )
     assert [s["tag"] for s in seen] == ["kept", "kept"]
     assert all(np.array_equal(s["rows"], s["marks"]) for s in seen)
 
@@ -311,7 +355,8 @@ def test_equal_rows_are_noticed_where_chance_does_not_explain_them() -> None:
     numbers = np.random.default_rng(0).normal(size=(100, 3))
     assert many_equal_rows(np.repeat(numbers, 3, axis=0)) == 1.0
     assert many_equal_rows(numbers) == 0.0
-    assert many_equal_rows(np.random.default_rng(0).integers(2, size=(300, 3))) == 0.0  # there are only eight of them
+    # there are only eight of them
+    assert many_equal_rows(np.random.default_rng(0).integers(2, size=(300, 3))) == 0.0
 
 
 # ---- stretched banks
@@ -332,7 +377,9 @@ def test_stretched_judges_by_the_definition(recipe: hf.Recipe) -> None:
     """f_m + (s - 1)(f_m - f*), with f* the surer of the model in use and the mean of the others."""
     model = recipe.fit(X, Y, SCHEMA)
     bank = hf.ModelBank.retrain(recipe, X, Y, SCHEMA, families={"retrain": 20})
-    cfs = hf.MinCost().explain(model, X[model.predict(X) == "no"].head(20), hf.Target("yes", margin=0.3))
+    cfs = hf.MinCost().explain(
+        model, X[model.predict(X) == "no"].head(20), hf.Target("yes", margin=0.3)
+    )
     held = hf.audit(cfs, bank.stretched(model, 2.5), rule="class").held
     lead = (bank.scores(cfs.after)[..., 1] - bank.scores(cfs.after)[..., 0]).double().numpy()
     scores = model.score_frame(cfs.after).detach()
@@ -346,18 +393,28 @@ def test_stretched_judges_by_the_definition(recipe: hf.Recipe) -> None:
 
 def test_history_is_not_stretched_and_names_say_what_judges_are() -> None:
     bank = hf.ModelBank.retrain(
-        LOGISTIC, X, Y, SCHEMA, families={"retrain": 3, "history": 2}, time=np.repeat([1, 2, 3], N // 3)
+        LOGISTIC,
+        X,
+        Y,
+        SCHEMA,
+        families={"retrain": 3, "history": 2},
+        time=np.repeat([1, 2, 3], N // 3),
     )
     model = LOGISTIC.fit(X, Y, SCHEMA)
     stretched = bank.stretched(model, 2.0)
     assert stretched.families == {"stretch": 3, "history": 2}
-    assert {group.family: group.spread for group in stretched.groups} == {"stretch": 2.0, "history": 1.0}
+    assert {group.family: group.spread for group in stretched.groups} == {
+        "stretch": 2.0,
+        "history": 1.0,
+    }
     assert stretched.fingerprint() != bank.fingerprint()
 
 
 def test_a_stretched_bank_is_the_same_after_saving(tmp_path: Any) -> None:
     model = NETWORK.fit(X, Y, SCHEMA)
-    bank = hf.ModelBank.retrain(NETWORK, X, Y, SCHEMA, families={"retrain": 5}).stretched(model, 2.0)
+    bank = hf.ModelBank.retrain(NETWORK, X, Y, SCHEMA, families={"retrain": 5}).stretched(
+        model, 2.0
+    )
     bank.save(tmp_path / "a.bank")
     loaded = hf.ModelBank.load(tmp_path / "a.bank")
     cfs = hf.MinCost().explain(model, X[model.predict(X) == "no"].head(9), "yes")

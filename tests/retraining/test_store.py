@@ -12,7 +12,11 @@ import torch
 from lightgbm import LGBMClassifier, LGBMRegressor
 from safetensors.torch import load_file, save_file
 from sklearn.compose import ColumnTransformer
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -31,7 +35,11 @@ torch.set_num_threads(1)
 RNG = np.random.default_rng(5)
 N = 80
 X = pd.DataFrame(
-    {"income": RNG.normal(3, 1, N), "debt": RNG.normal(1, 0.5, N), "home": RNG.choice(["own", "rent"], N)},
+    {
+        "income": RNG.normal(3, 1, N),
+        "debt": RNG.normal(1, 0.5, N),
+        "home": RNG.choice(["own", "rent"], N),
+    },
     index=[f"p{i}" for i in range(N)],
 )
 Y = pd.Series(np.where(X.income - X.debt + (X.home == "own") > 2.4, "yes", "no"), index=X.index)
@@ -44,12 +52,15 @@ WEALTH = X.income - X.debt
 
 def piped(estimator: Any) -> Any:
     return make_pipeline(
-        ColumnTransformer([("home", OneHotEncoder(sparse_output=False), ["home"])], remainder=StandardScaler()),
+        ColumnTransformer(
+            [("home", OneHotEncoder(sparse_output=False), ["home"])], remainder=StandardScaler()
+        ),
         estimator,
     )
 
 
-XGB, LGBM = {"n_estimators": 3, "n_jobs": 1}, {"n_estimators": 3, "n_jobs": 1, "min_child_samples": 5, "verbose": -1}
+XGB = {"n_estimators": 3, "n_jobs": 1}
+LGBM = {"n_estimators": 3, "n_jobs": 1, "min_child_samples": 5, "verbose": -1}
 KINDS: dict[str, tuple[Any, Any, Any, hf.Schema]] = {
     "logistic": (piped(LogisticRegression()), X, Y, SCHEMA),
     "forest": (piped(RandomForestClassifier(3)), X, Y, SCHEMA),
@@ -59,9 +70,19 @@ KINDS: dict[str, tuple[Any, Any, Any, hf.Schema]] = {
     "piped xgboost": (piped(XGBClassifier(**XGB)), X, Y, SCHEMA),
     "lightgbm": (LGBMClassifier(**LGBM), FRAME, Y, LEVELS),
     "piped lightgbm": (piped(LGBMClassifier(**LGBM)), X, Y, SCHEMA),
-    "threshold": (FixedThresholdClassifier(piped(LogisticRegression()), threshold=0.3, pos_label="yes"), X, Y, SCHEMA),
+    "threshold": (
+        FixedThresholdClassifier(piped(LogisticRegression()), threshold=0.3, pos_label="yes"),
+        X,
+        Y,
+        SCHEMA,
+    ),
     "three classes": (piped(XGBClassifier(**XGB)), X, pd.Series(np.arange(N) % 3, X.index), SCHEMA),
-    "three classes of lightgbm": (piped(LGBMClassifier(**LGBM)), X, pd.Series(list("abc" * 27)[:N], X.index), SCHEMA),
+    "three classes of lightgbm": (
+        piped(LGBMClassifier(**LGBM)),
+        X,
+        pd.Series(list("abc" * 27)[:N], X.index),
+        SCHEMA,
+    ),
     "forest of numbers": (RandomForestRegressor(3), NUMBERS, WEALTH, hf.Schema.infer(NUMBERS)),
     "xgboost of numbers": (XGBRegressor(**XGB), NUMBERS, WEALTH, hf.Schema.infer(NUMBERS)),
     "lightgbm of numbers": (LGBMRegressor(**LGBM), NUMBERS, WEALTH, hf.Schema.infer(NUMBERS)),
@@ -83,7 +104,11 @@ def no_child(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 def made(kind: str, **settings: Any) -> ModelBank:
     recipe, table, outcome, schema = KINDS[kind]
     return ModelBank.retrain(
-        recipe, table, outcome, schema, **({"families": {"retrain": 1, "seed_and_order": 1}} | settings)
+        recipe,
+        table,
+        outcome,
+        schema,
+        **({"families": {"retrain": 1, "seed_and_order": 1}} | settings),
     )
 
 
@@ -102,12 +127,15 @@ def same(back: ModelBank, bank: ModelBank, table: pd.DataFrame) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_files_round_trip(kind: str, tmp_path: Path) -> None:
-    bank, table = made(kind), KINDS[kind][1]
+    bank = made(kind)
+    table = KINDS[kind][1]
     bank.save(tmp_path / "bank")
     back = ModelBank.load(tmp_path / "bank")
     same(back, bank, table)
     assert back.recipe is not None
-    again = ModelBank.retrain(back.recipe, *KINDS[kind][1:], families={"retrain": 1}, classes=bank.classes)
+    again = ModelBank.retrain(
+        back.recipe, *KINDS[kind][1:], families={"retrain": 1}, classes=bank.classes
+    )
     assert torch.equal(again.scores(table), bank.scores(table)[:1])
     assert again.origins() == bank.origins()[:1]
 
@@ -115,7 +143,9 @@ def test_files_round_trip(kind: str, tmp_path: Path) -> None:
 def test_classes_in_another_order(tmp_path: Path) -> None:
     weighted = piped(LogisticRegression(class_weight={"no": 1.0, "yes": 3.0}))
     for recipe in (weighted, piped(XGBClassifier(**XGB)), piped(LGBMClassifier(**LGBM))):
-        bank = ModelBank.retrain(recipe, X, Y, SCHEMA, families={"retrain": 1}, classes=["yes", "no"])
+        bank = ModelBank.retrain(
+            recipe, X, Y, SCHEMA, families={"retrain": 1}, classes=["yes", "no"]
+        )
         bank.save(tmp_path / "bank")
         same(ModelBank.load(tmp_path / "bank"), bank, X)
 
@@ -123,8 +153,13 @@ def test_classes_in_another_order(tmp_path: Path) -> None:
 def test_all_kinds_in_one_file_tried_in_a_child(tmp_path: Path) -> None:
     nets = ModelBank.retrain(Recipe(hidden=(3,), epochs=1), X, Y, SCHEMA, families={"seed": 2})
     tanh = nn.Sequential(nn.Linear(SCHEMA.width, 3), nn.Tanh(), nn.Linear(3, 2))
-    single = ModelBank.of([tanh, piped(LogisticRegression()).fit(X, Y)], schema=SCHEMA, classes=["no", "yes"])
-    each = [made(kind, families={"retrain": 1}) for kind in ("piped xgboost", "piped lightgbm", "forest")]
+    single = ModelBank.of(
+        [tanh, piped(LogisticRegression()).fit(X, Y)], schema=SCHEMA, classes=["no", "yes"]
+    )
+    each = [
+        made(kind, families={"retrain": 1})
+        for kind in ("piped xgboost", "piped lightgbm", "forest")
+    ]
     bank = nets.join(*each, single)
     bank.save(tmp_path / "bank")
     same(ModelBank.load(tmp_path / "bank"), bank, X)
@@ -153,8 +188,12 @@ def test_what_cannot_be_saved_is_refused_before_anything_is_written(tmp_path: Pa
     def ratio(table: Any) -> Any:
         return 1 / (1 + np.exp(2 - table["income"].to_numpy()))
 
-    own = make_pipeline(FunctionTransformer(lambda table: table[["income", "debt"]]), LogisticRegression()).fit(X, Y)
-    log = piped(XGBClassifier(n_estimators=2, objective="binary:logitraw")).fit(X, (Y == "yes").astype(int))
+    own = make_pipeline(
+        FunctionTransformer(lambda table: table[["income", "debt"]]), LogisticRegression()
+    ).fit(X, Y)
+    log = piped(XGBClassifier(n_estimators=2, objective="binary:logitraw")).fit(
+        X, (Y == "yes").astype(int)
+    )
     for model, why in (
         (hf.Model.of(ratio, SCHEMA), "a function cannot be written down"),
         (hf.Model.of(own, SCHEMA), "LogisticRegression in a Pipeline.*cannot be saved"),
@@ -174,7 +213,10 @@ Change = Callable[[dict[str, Any]], Any]
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("banks") / "bank"
-    first, *others = (made(kind, families={"retrain": 2}) for kind in ("piped xgboost", "forest", "piped lightgbm"))
+    first, *others = (
+        made(kind, families={"retrain": 2})
+        for kind in ("piped xgboost", "forest", "piped lightgbm")
+    )
     first.join(*others).save(path)
     return path
 
@@ -183,14 +225,17 @@ def content_of(path: Path) -> dict[str, Any]:
     return json.loads(safetensors.metadata_of(path)["holdfast_bank"])
 
 
-def written(path: Path, tensors: dict[str, torch.Tensor], content: dict[str, Any], digest: str = "") -> Path:
+def written(
+    path: Path, tensors: dict[str, torch.Tensor], content: dict[str, Any], digest: str = ""
+) -> Path:
     content = content | {"digest": digest or store.digest_of(tensors)}
     save_file(tensors, path, metadata={"holdfast_bank": json.dumps(content)})
     return path
 
 
 def test_cut_off_files(whole: Path, tmp_path: Path) -> None:
-    data, bad = whole.read_bytes(), tmp_path / "bad"
+    data = whole.read_bytes()
+    bad = tmp_path / "bad"
     for size in (0, 7, 100, len(data) // 3, len(data) - 1):
         bad.write_bytes(data[:size])
         with pytest.raises(FileError, match="no readable bank"):
@@ -225,9 +270,12 @@ def test_files_that_contradict_themselves(whole: Path, tmp_path: Path, change: C
 
 
 def test_models_that_were_swapped_or_damaged(whole: Path, tmp_path: Path) -> None:
-    tensors, content = load_file(whole), content_of(whole)
+    tensors = load_file(whole)
+    content = content_of(whole)
     assert len(ModelBank.load(whole)) == 6
-    xgb, forest, lgbm = "0/0/xgboost", "1/0/skops", "2/0/lightgbm"
+    xgb = "0/0/xgboost"
+    forest = "1/0/skops"
+    lgbm = "2/0/lightgbm"
     broken = tensors[xgb].clone()
     broken[200:260] = 7
     for changed in (
@@ -246,10 +294,14 @@ def test_models_that_were_swapped_or_damaged(whole: Path, tmp_path: Path) -> Non
     broken = tensors[forest].clone()
     broken[-1] ^= 1
     with pytest.raises(FileError, match="its tensors are not as they were"):
-        ModelBank.load(written(tmp_path / "bad", tensors | {forest: broken}, content, content["digest"]))
+        ModelBank.load(
+            written(tmp_path / "bad", tensors | {forest: broken}, content, content["digest"])
+        )
     for name in tensors:
         with pytest.raises(FileError, match="no readable bank"):
-            ModelBank.load(written(tmp_path / "bad", {k: v for k, v in tensors.items() if k != name}, content))
+            ModelBank.load(
+                written(tmp_path / "bad", {k: v for k, v in tensors.items() if k != name}, content)
+            )
 
 
 def test_a_type_that_is_not_on_the_list_is_never_made(tmp_path: Path, whole: Path) -> None:
@@ -259,7 +311,8 @@ def test_a_type_that_is_not_on_the_list_is_never_made(tmp_path: Path, whole: Pat
         def __reduce__(self) -> Any:
             return (Path.touch, (tmp_path / "went_off",))
 
-    tensors, content = load_file(whole), content_of(whole)
+    tensors = load_file(whole)
+    content = content_of(whole)
     data = skops.io.dumps(piped(LogisticRegression()).fit(X, Y).set_params(memory=None))
     evil = data.replace(b"sklearn.linear_model._logistic", b"holdfast.linear_model._logisti")
     tensors["1/0/skops"] = torch.frombuffer(bytearray(evil), dtype=torch.uint8)

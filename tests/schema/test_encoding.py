@@ -1,4 +1,5 @@
-"""Categories as softmaxes: the map, its gradient, and the descent through it, against autograd and by hand."""
+"""Categories as softmaxes: the map, its gradient, and the descent through it, against autograd and
+by hand."""
 
 import math
 
@@ -40,7 +41,12 @@ def question(model: hf.Model, frame: pd.DataFrame) -> SearchProblem:
         x = model.schema.encode(frame, model.dtype)
         goal = Target("yes").bind(model, model.score_frame(frame, x))
     return SearchProblem(
-        model, x, goal, model.schema.feasible(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, ""))
+        model,
+        x,
+        goal,
+        model.schema.feasible(x),
+        RowRandom.of(0, x),
+        TimeBudget(None, Progress(False, "")),
     )
 
 
@@ -62,7 +68,9 @@ def test_softmax_of_each_category(shape: tuple[int, ...], size: float) -> None:
 @pytest.mark.parametrize("size", [1.0, 1e3])
 def test_closed_levels_have_no_part(size: float) -> None:
     at = OPEN.encoding(torch.float64)
-    z = size * torch.randn(9, len(at.center), generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    z = size * torch.randn(
+        9, len(at.center), generator=torch.Generator().manual_seed(1), dtype=torch.float64
+    )
     open_ = torch.ones_like(z)
     for columns in groups(at):
         open_[::2, columns[0]] = 0
@@ -78,7 +86,9 @@ def test_closed_levels_have_no_part(size: float) -> None:
 def test_gradient_of_the_map_is_that_of_autograd(size: float) -> None:
     at = OPEN.encoding(torch.float64)
     generator = torch.Generator().manual_seed(2)
-    z = (size * torch.randn(3, 4, len(at.center), generator=generator, dtype=torch.float64)).requires_grad_()
+    z = (
+        size * torch.randn(3, 4, len(at.center), generator=generator, dtype=torch.float64)
+    ).requires_grad_()
     g = torch.randn(z.shape, generator=generator, dtype=torch.float64)
     soft = at.softmax(z)
     (known,) = torch.autograd.grad(soft, z, g)
@@ -86,7 +96,9 @@ def test_gradient_of_the_map_is_that_of_autograd(size: float) -> None:
 
 
 def test_a_row_does_not_depend_on_the_others() -> None:
-    many = pd.DataFrame({"place": pd.Categorical([f"p{i}" for i in range(51)]), "size": np.linspace(0, 1, 51)})
+    many = pd.DataFrame(
+        {"place": pd.Categorical([f"p{i}" for i in range(51)]), "size": np.linspace(0, 1, 51)}
+    )
     at = hf.Schema.infer(many).encoding(torch.float32)
     z, g = torch.randn(2, 24, len(at.center), generator=torch.Generator().manual_seed(0)).unbind()
     soft = at.softmax(z)
@@ -116,7 +128,10 @@ def test_gradient_of_the_relaxed_loss_is_that_of_autograd(schema: hf.Schema) -> 
     with model.eval_mode():
         walk = SoftWalk(hf.Descent.vanilla(), problem, 0.5)
         walk.level = 0.0  # without the little to spare
-        walk.z = walk.z + 0.3 * torch.randn(walk.z.shape, generator=torch.Generator().manual_seed(3)).double()
+        walk.z = (
+            walk.z
+            + 0.3 * torch.randn(walk.z.shape, generator=torch.Generator().manual_seed(3)).double()
+        )
         mine = walk.slope(problem)
     z = walk.z.clone().requires_grad_()
     logits = torch.where(at.one_hot & (problem.feasible.hi <= 0), -math.inf, z)
@@ -132,12 +147,15 @@ def test_gradient_of_the_relaxed_loss_is_that_of_autograd(schema: hf.Schema) -> 
 
 def colours() -> hf.Schema:
     """A number and a category with three levels."""
-    frame = pd.DataFrame({"size": [0.0, 1.0, 0.5], "colour": pd.Categorical(["r", "g", "b"], ["r", "g", "b"])})
+    frame = pd.DataFrame(
+        {"size": [0.0, 1.0, 0.5], "colour": pd.Categorical(["r", "g", "b"], ["r", "g", "b"])}
+    )
     return hf.Schema.infer(frame, bounds={"size": (0, 1)}, scaling="minmax")
 
 
 def test_one_step_by_hand() -> None:
-    """z = x = (0.5, r); s = softmax(1, 0, 0) and w . N(z) + b as the score; RMSprop's first step is 10 lr sign(g)."""
+    """z = x = (0.5, r); s = softmax(1, 0, 0) and w . N(z) + b as the score; RMSprop's first step is
+    10 lr sign(g)."""
     schema = colours()
     w = torch.tensor([[1.0, -2.0, 3.0, 0.5]], dtype=torch.float64)
     module = nn.Linear(4, 1).double()
@@ -151,7 +169,8 @@ def test_one_step_by_hand() -> None:
     e = np.exp(x[1:])
     s = e / e.sum()
     n = np.concatenate([x[:1], s])
-    miss = 1 / (1 + math.exp(float((w[0].numpy() * n).sum()) - 1.0))  # 1 - f(N(x)), the slope of softplus(-score)
+    # 1 - f(N(x)), the slope of softplus(-score)
+    miss = 1 / (1 + math.exp(float((w[0].numpy() * n).sum()) - 1.0))
     by_n = -miss * w[0].numpy() + 2 * 0.5 / 4 * (n - x)
     by_z = np.concatenate([by_n[:1], s * (by_n[1:] - (s * by_n[1:]).sum())])
     assert np.allclose(s, [0.57611688, 0.21194156, 0.21194156])
@@ -165,8 +184,18 @@ def test_one_step_by_hand() -> None:
 
 def test_vanilla_has_the_settings_of_the_paper_and_changes_the_category() -> None:
     vanilla = hf.Descent.vanilla()
-    assert (vanilla.relax, vanilla.optimizer, vanilla.lr, vanilla.steps) == ("softmax", "rmsprop", 0.001, 1000)
-    assert (vanilla.norm, vanilla.lam, vanilla.keep, vanilla.loss) == ("mse", 0.5, "last", "cross_entropy")
+    assert (vanilla.relax, vanilla.optimizer, vanilla.lr, vanilla.steps) == (
+        "softmax",
+        "rmsprop",
+        0.001,
+        1000,
+    )
+    assert (vanilla.norm, vanilla.lam, vanilla.keep, vanilla.loss) == (
+        "mse",
+        0.5,
+        "last",
+        "cross_entropy",
+    )
     assert hf.Descent().relax == hf.Descent.wachter().relax == "round"
     schema = colours()
     module = nn.Linear(4, 1)
@@ -174,8 +203,14 @@ def test_vanilla_has_the_settings_of_the_paper_and_changes_the_category() -> Non
         module.weight.copy_(torch.tensor([[0.1, -4.0, -4.0, 4.0]]))
         module.bias.zero_()
     model = hf.Model.of(module, schema, classes=["no", "yes"])
-    frame = pd.DataFrame({"size": [0.5, 0.2], "colour": pd.Categorical(["r", "g"], ["r", "g", "b"])})
-    for relaxed in (vanilla, hf.Descent(relax="softmax", steps=100), hf.Descent.wachter(relax="softmax", steps=100)):
+    frame = pd.DataFrame(
+        {"size": [0.5, 0.2], "colour": pd.Categorical(["r", "g"], ["r", "g", "b"])}
+    )
+    for relaxed in (
+        vanilla,
+        hf.Descent(relax="softmax", steps=100),
+        hf.Descent.wachter(relax="softmax", steps=100),
+    ):
         cfs = relaxed.explain(model, frame, "yes")
         assert cfs.found.all()
         assert cfs.after["colour"].tolist() == ["b", "b"]
@@ -196,6 +231,7 @@ def test_numbers_alone_descend_as_they_do_without() -> None:
     x = torch.randn(16, 4, generator=torch.Generator().manual_seed(0)).clamp(-2, 2)
     for keep in ("cheapest", "first", "last"):
         pair = [
-            hf.Descent(steps=40, restarts=1, keep=keep, relax=r).explain(model, x, "yes") for r in ("round", "softmax")
+            hf.Descent(steps=40, restarts=1, keep=keep, relax=r).explain(model, x, "yes")
+            for r in ("round", "softmax")
         ]
         assert torch.allclose(pair[0].x_cf, pair[1].x_cf, atol=1e-6)

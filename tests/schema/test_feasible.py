@@ -20,7 +20,9 @@ from support.worlds import worlds
 def test_projection_is_idempotent_and_row_by_row(world: Any, seed: int) -> None:
     schema, people = world
     x = schema.encode(people, torch.float64)
-    z = x + 3 * torch.randn(x.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    z = x + 3 * torch.randn(
+        x.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
     p = schema.project(z, x)
     one_by_one = torch.cat([schema.project(z[i : i + 1], x[i : i + 1]) for i in range(len(x))])
     assert torch.allclose(one_by_one, p, atol=1e-9)
@@ -38,14 +40,17 @@ def test_projection_is_the_nearest_by_brute_force() -> None:
     g = torch.Generator().manual_seed(0)
     for most in (0, 1, 2):
         schema = hf.Schema(features, (), most)
-        rows = pd.DataFrame([(a, b, c) for a in range(4) for b in range(4) for c in "pq"], columns=["a", "b", "c"])
+        rows = pd.DataFrame(
+            [(a, b, c) for a in range(4) for b in range(4) for c in "pq"], columns=["a", "b", "c"]
+        )
         every = schema.encode(rows, torch.float64)
         for me in range(0, len(rows), 5):
             x = every[me : me + 1]
             ok = [
                 i
                 for i in range(len(rows))
-                if rows["b"][i] >= rows["b"][me] and (not most or (rows.iloc[i] != rows.iloc[me]).sum() <= most)
+                if rows["b"][i] >= rows["b"][me]
+                and (not most or (rows.iloc[i] != rows.iloc[me]).sum() <= most)
             ]
             z = x + torch.randn(20, x.shape[1], generator=g, dtype=torch.float64)
             best = torch.cdist(z, every[ok]).amin(1)
@@ -57,7 +62,9 @@ def test_projection_onto_rules_is_the_nearest_by_a_solver() -> None:
     from scipy.optimize import minimize
 
     rules = ("a + b <= 1", "b - 2 * c >= -1", "a <= c + 0.5")
-    schema = hf.Schema(tuple(hf.Feature(n, bounds=(-2, 2)) for n in "abc"), tuple(Rule.parse(r) for r in rules))
+    schema = hf.Schema(
+        tuple(hf.Feature(n, bounds=(-2, 2)) for n in "abc"), tuple(Rule.parse(r) for r in rules)
+    )
     z = torch.randn(25, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * 2
     x = torch.zeros(25, 3, dtype=torch.float64)
     ours = schema.project(z, x)
@@ -94,7 +101,9 @@ def test_a_missing_category_stays_or_moves_but_is_never_asked_for() -> None:
 
 @pytest.mark.parametrize("rule", ["a <= b", "b <= c", "c + a <= 1"])
 @pytest.mark.parametrize("most", [1, 2, 3])
-def test_one_change_is_enough_for_a_rule_whichever_columns_it_is_about(rule: str, most: int) -> None:
+def test_one_change_is_enough_for_a_rule_whichever_columns_it_is_about(
+    rule: str, most: int
+) -> None:
     frame = pd.DataFrame(np.random.default_rng(0).random((60, 4)), columns=list("abcd"))
     schema = hf.Schema.infer(frame, scaling="none", rules=[rule], max_changes=most)
     numbers = schema.read(frame)

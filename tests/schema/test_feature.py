@@ -28,17 +28,35 @@ from holdfast.schema.feature import Feature, Rule, dtype_name
         ({"step": -0.5}, "step must be >= 0"),
         ({"kind": "integer", "step": 2.5}, "2.5 is no step of integers"),
         ({"kind": "boolean", "step": 1.0}, "kind 'boolean' has no steps"),
-        ({"kind": "integer", "bounds": (0.2, 0.8)}, "no value that the column can hold lies in (0.2, 0.8)"),
+        (
+            {"kind": "integer", "bounds": (0.2, 0.8)},
+            "no value that the column can hold lies in (0.2, 0.8)",
+        ),
         ({"step": 5.0, "bounds": (1, 4)}, "no value that the column can hold lies in (1, 4)"),
-        ({"kind": "integer", "dtype": "int8", "bounds": (200, 300)}, "no value that the column can hold lies in"),
+        (
+            {"kind": "integer", "dtype": "int8", "bounds": (200, 300)},
+            "no value that the column can hold lies in",
+        ),
         ({"kind": "category"}, "kind 'category' needs its levels"),
         ({"kind": "category", "levels": ("a", "a")}, "a level appears twice"),
         ({"kind": "category", "levels": ("a", math.nan)}, "a missing value is no level"),
-        ({"kind": "category", "levels": ("a",), "allowed": ("b",)}, "allowed level 'b' is not among the levels"),
-        ({"kind": "category", "levels": ("a",), "bounds": (0, 1)}, "`allowed` limits it, not bounds"),
-        ({"kind": "category", "levels": ("a",), "change": "up"}, "needs an order; make it kind 'ordered'"),
+        (
+            {"kind": "category", "levels": ("a",), "allowed": ("b",)},
+            "allowed level 'b' is not among the levels",
+        ),
+        (
+            {"kind": "category", "levels": ("a",), "bounds": (0, 1)},
+            "`allowed` limits it, not bounds",
+        ),
+        (
+            {"kind": "category", "levels": ("a",), "change": "up"},
+            "needs an order; make it kind 'ordered'",
+        ),
         ({"kind": "category", "levels": ("a",), "step": 1.0}, "kind 'category' has no steps"),
-        ({"kind": "ordered", "levels": ("a", "b"), "missing": True}, "cannot hold missing values; use 'category'"),
+        (
+            {"kind": "ordered", "levels": ("a", "b"), "missing": True},
+            "cannot hold missing values; use 'category'",
+        ),
         ({"kind": "ordered", "levels": ("a", "b", "c"), "allowed": ("a", "c")}, "leave a gap"),
         ({"levels": ("a",)}, "kind 'real' has no levels"),
         ({"allowed": ("a",)}, "kind 'real' has no levels"),
@@ -69,10 +87,14 @@ def test_a_contradiction_is_named(settings: dict[str, Any], message: str) -> Non
         ({"kind": "integer", "dtype": "int8"}, (-128, 127)),
         ({"kind": "integer", "dtype": "UInt8", "bounds": (-5, 1000)}, (0, 255)),
         ({"kind": "integer", "dtype": "int16[pyarrow]"}, (-32768, 32767)),
-        ({"bounds": (0, 0.3), "step": 0.1}, (0, 0.3)),  # 0.3 / 0.1 is a little less than 3, and 3 x 0.1 more than 0.3
+        # 0.3 / 0.1 is a little less than 3, and 3 x 0.1 more than 0.3
+        ({"bounds": (0, 0.3), "step": 0.1}, (0, 0.3)),
         ({"bounds": (0.1, 1.0), "step": 0.3}, (0.3, 0.9)),
         ({"bounds": (0, 0.29999999999), "step": 0.1}, (0, 0.2)),
-        ({"bounds": (-1e300, 1e300), "dtype": "float32"}, (-3.4028234663852886e38, 3.4028234663852886e38)),
+        (
+            {"bounds": (-1e300, 1e300), "dtype": "float32"},
+            (-3.4028234663852886e38, 3.4028234663852886e38),
+        ),
     ],
 )
 def test_limits(settings: dict[str, Any], limits: tuple[float, float]) -> None:
@@ -93,9 +115,14 @@ def test_multiples_are_the_decimals_that_a_person_would_write() -> None:
     assert f.multiples(np.array([0.3001, 0.69, 12.34])).tolist() == [0.3, 0.7, 12.3]
     assert f.multiples(np.array([0.31, 0.3, -0.31]), 1).tolist() == [0.4, 0.3, -0.3]
     assert f.multiples(np.array([0.39, 0.3, -0.31]), -1).tolist() == [0.3, 0.3, -0.4]
-    assert Feature("n", "integer", step=25.0).multiples(np.array([1e15 + 12, 63.0])).tolist() == [1e15, 75.0]
+    assert Feature("n", "integer", step=25.0).multiples(np.array([1e15 + 12, 63.0])).tolist() == [
+        1e15,
+        75.0,
+    ]
     assert Feature("third", step=1 / 3).multiples(np.array([0.7])).tolist() == [2 / 3]
-    assert Feature("tiny", step=1e-20).multiples(np.array([2.4e-20])).tolist() == pytest.approx([2e-20])
+    assert Feature("tiny", step=1e-20).multiples(np.array([2.4e-20])).tolist() == pytest.approx(
+        [2e-20]
+    )
 
 
 # ---- table -> numbers
@@ -110,8 +137,10 @@ def refused(feature: Feature, values: Any, dtype: Any = None) -> str:
 def test_missing_numbers() -> None:
     message = refused(Feature("age"), [1.0, None, None])
     assert message == (
-        "column 'age' has 2 missing numbers (first at row 1); fill them in or drop those rows; if they belong there, "
-        "infer the schema from data that has gaps too, or allow them: schema.change(**{'age': {'missing': True}})"
+        "column 'age' has 2 missing numbers (first at row 1); fill them in or drop those rows; "
+        "if they belong there, "
+        "infer the schema from data that has gaps too, or allow them: schema.change(**{'age': "
+        "{'missing': True}})"
     )
     assert "1 missing numbers" in refused(Feature("age", "integer"), [1, pd.NA], "Int64")
     assert "2 missing values" in refused(Feature("own", "boolean"), [None, None, True], "boolean")
@@ -119,15 +148,23 @@ def test_missing_numbers() -> None:
 
 def test_infinite_values() -> None:
     message = refused(Feature("age"), [1.0, math.inf, -math.inf])
-    assert message == "column 'age' has 2 infinite values (first at row 1); fill them in or drop those rows"
+    assert (
+        message
+        == "column 'age' has 2 infinite values (first at row 1); fill them in or drop those rows"
+    )
 
 
 def test_values_of_the_wrong_kind() -> None:
-    assert "1 values that are not integers (first at row 1); round them" in refused(Feature("n", "integer"), [1, 2.5])
-    assert "1 values that are neither True nor False (first at row 2)" in refused(Feature("b", "boolean"), [0, 1, 2])
+    assert "1 values that are not integers (first at row 1); round them" in refused(
+        Feature("n", "integer"), [1, 2.5]
+    )
+    assert "1 values that are neither True nor False (first at row 2)" in refused(
+        Feature("b", "boolean"), [0, 1, 2]
+    )
     message = refused(Feature("age"), ["12", None], object)
     assert message == (
-        "column 'age' should hold numbers, but it is object (such as '12'); convert it, or declare it a category"
+        "column 'age' should hold numbers, but it is object (such as '12'); convert it, or "
+        "declare it a category"
     )
     assert "should hold True/False, but it is str" in refused(Feature("b", "boolean"), ["yes"])
     assert "complex128" in refused(Feature("age"), [1 + 2j])
@@ -140,7 +177,9 @@ def test_unknown_levels() -> None:
     message = refused(f, ["clerc", "clerk", "pilot", "clerc"])
     assert message == "column 'job' has 3 unknown level(s): 'clerc', 'pilot'; did you mean 'clerk'?"
     assert "known: 'clerk', 'nurse'" in refused(f, ["zzz"])
-    assert "1 missing values (first at row 0); fill them in, or infer" in refused(f, [None, "clerk"])
+    assert "1 missing values (first at row 0); fill them in, or infer" in refused(
+        f, [None, "clerk"]
+    )
     assert "holds lists or records" in refused(f, [["clerk"], "nurse"])
     assert f.numbers(pd.Series(["nurse", "clerk"])).tolist() == [1, 0]
 
@@ -265,7 +304,9 @@ def test_rules_that_cannot_be_read(text: str, why: str) -> None:
 
 
 def test_the_numbers_on_either_side_that_a_float32_can_hold() -> None:
-    f, digit = Feature("year", dtype="float32"), 2.0**-13  # the last digit of a float32 between 1024 and 2048
+    # the last digit of a float32 between 1024 and 2048
+    f = Feature("year", dtype="float32")
+    digit = 2.0**-13
     low, high = f.neighbors(2000 + digit * np.array([0.2, -0.2, 3.0, -1.4]))
     assert ((low - 2000) / digit).tolist() == [0, -1, 3, -2]
     assert ((high - 2000) / digit).tolist() == [1, 0, 3, -1]

@@ -14,7 +14,9 @@ from holdfast.errors import SchemaError
 
 @pytest.fixture
 def frame() -> pd.DataFrame:
-    return pd.DataFrame({"age": [20, 30, 40], "job": ["clerk", "cook", None], "pay": [1.5, 2.5, 3.5]})
+    return pd.DataFrame(
+        {"age": [20, 30, 40], "job": ["clerk", "cook", None], "pay": [1.5, 2.5, 3.5]}
+    )
 
 
 @pytest.mark.parametrize(
@@ -47,7 +49,9 @@ def test_tables_that_make_no_schema(frame: pd.DataFrame) -> None:
     for words, table in {
         "without rows": frame.iloc[:0],
         "no meaning here": frame.assign(span=pd.to_timedelta([1, 2, 3], "D")),
-        "convert them with pd.to_datetime": frame.assign(day=[datetime.date(2020, 1, i) for i in (1, 2, 3)]),
+        "convert them with pd.to_datetime": frame.assign(
+            day=[datetime.date(2020, 1, i) for i in (1, 2, 3)]
+        ),
         "complex": frame.assign(z=[1j, 2j, 3j]),
         "no values at all": frame.assign(gone=[None, None, None]),
         "duplicate": pd.concat([frame, frame], axis=1),
@@ -62,19 +66,41 @@ def test_tables_that_make_no_schema(frame: pd.DataFrame) -> None:
 
 def test_infer_reads_kinds_and_settings(frame: pd.DataFrame) -> None:
     table = frame.assign(
-        whole=[1.0, 2.0, 3.0], code=[7, 8, 7], flag=[True, False, True], grade=["lo", "hi", "lo"],
-        size=pd.Categorical(["s", "l", "s"], ["s", "m", "l"], ordered=True), constant=[5.0, 5.0, 5.0],
-    )  # fmt: skip
+        whole=[1.0, 2.0, 3.0],
+        code=[7, 8, 7],
+        flag=[True, False, True],
+        grade=["lo", "hi", "lo"],
+        size=pd.Categorical(["s", "l", "s"], ["s", "m", "l"], ordered=True),
+        constant=[5.0, 5.0, 5.0],
+    )
     schema = hf.Schema.infer(
-        table, fixed="job", up=["age"], down=["pay"], integers=["whole"], categories=["code"],
-        ordered={"grade": ["lo", "hi"]}, bounds={"pay": (0, 9)}, allowed={"size": ["s", "m"]}, steps={"pay": 0.5},
-        weights={"age": 2}, words={"pay": {"label": "the pay", "unit": "EUR"}}, rules="age >= whole", max_changes=2,
-    )  # fmt: skip
+        table,
+        fixed="job",
+        up=["age"],
+        down=["pay"],
+        integers=["whole"],
+        categories=["code"],
+        ordered={"grade": ["lo", "hi"]},
+        bounds={"pay": (0, 9)},
+        allowed={"size": ["s", "m"]},
+        steps={"pay": 0.5},
+        weights={"age": 2},
+        words={"pay": {"label": "the pay", "unit": "EUR"}},
+        rules="age >= whole",
+        max_changes=2,
+    )
     kinds = {f.name: f.kind for f in schema.features}
     assert kinds == {
-        "age": "integer", "job": "category", "pay": "real", "whole": "integer", "code": "category", "flag": "boolean",
-        "grade": "ordered", "size": "ordered", "constant": "real",
-    }  # fmt: skip
+        "age": "integer",
+        "job": "category",
+        "pay": "real",
+        "whole": "integer",
+        "code": "category",
+        "flag": "boolean",
+        "grade": "ordered",
+        "size": "ordered",
+        "constant": "real",
+    }
     assert schema["job"].missing
     assert schema["job"].change == "fixed"
     assert (schema["age"].change, schema["pay"].change) == ("up", "down")

@@ -56,7 +56,9 @@ def test_toml_keeps_everything(frame: pd.DataFrame) -> None:
 
 junk = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 field_names = st.sampled_from(
@@ -67,7 +69,11 @@ field_names = st.sampled_from(
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.dictionaries(field_names, junk, max_size=5), max_size=3), junk, junk)
 def test_junk_schemas_raise_schema_errors_only(features: Any, rules: Any, most: Any) -> None:
-    for content in ({"feature": features}, {"feature": features, "rules": rules, "max_changes": most}, {"x": most}):
+    for content in (
+        {"feature": features},
+        {"feature": features, "rules": rules, "max_changes": most},
+        {"x": most},
+    ):
         try:
             hf.Schema.from_dict(content)
         except SchemaError:
@@ -79,16 +85,22 @@ def test_junk_schemas_raise_schema_errors_only(features: Any, rules: Any, most: 
 
 @pytest.fixture
 def frame() -> pd.DataFrame:
-    return pd.DataFrame({"age": [20, 30, 40], "job": ["clerk", "cook", None], "pay": [1.5, 2.5, 3.5]})
+    return pd.DataFrame(
+        {"age": [20, 30, 40], "job": ["clerk", "cook", None], "pay": [1.5, 2.5, 3.5]}
+    )
 
 
 def test_errors_name_column_count_and_fix(frame: pd.DataFrame) -> None:
     schema = hf.Schema.infer(frame)
     wrong = {
-        "column 'pay' has 2 missing numbers .first at row 0.; fill": frame.assign(pay=[None, None, 1.0]),
+        "column 'pay' has 2 missing numbers .first at row 0.; fill": frame.assign(
+            pay=[None, None, 1.0]
+        ),
         "column 'pay' has 1 infinite values": frame.assign(pay=[1.0, np.inf, 2.0]),
         "column 'age' has 1 values that are not integers": frame.assign(age=[1.5, 2, 3]),
-        "column 'pay' should hold numbers, but it is str .such as 'x'.": frame.assign(pay=["x", "y", "z"]),
+        "column 'pay' should hold numbers, but it is str .such as 'x'.": frame.assign(
+            pay=["x", "y", "z"]
+        ),
         "column 'job' has 2 unknown level.s.: 'clark'; did you mean 'clerk'": frame.assign(
             job=["clark", "clark", None]
         ),
@@ -124,7 +136,19 @@ def test_rules_are_read(text: str, weights: dict[str, float], bound: float) -> N
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a", "a < b", "a <= b <= c", "a == b", "a * b <= 1", "1 <= 2", "a <= ", "a ** 2 <= 1", "a <= b c"]
+    "text",
+    [
+        "",
+        "a",
+        "a < b",
+        "a <= b <= c",
+        "a == b",
+        "a * b <= 1",
+        "1 <= 2",
+        "a <= ",
+        "a ** 2 <= 1",
+        "a <= b c",
+    ],
 )
 def test_rules_that_cannot_be_read(text: str) -> None:
     with pytest.raises(SchemaError, match="rule"):
@@ -171,7 +195,9 @@ def test_shape_errors() -> None:
 
 def test_what_the_schema_does_not_know_is_carried_through(frame: pd.DataFrame) -> None:
     schema = hf.Schema.infer(frame)
-    more = frame.assign(when=pd.Timestamp("2024-01-01"), note=[None, "x", 3]).set_axis(["r", "s", "s"])
+    more = frame.assign(when=pd.Timestamp("2024-01-01"), note=[None, "x", 3]).set_axis(
+        ["r", "s", "s"]
+    )
     more = more[["note", "pay", "when", "age", "job"]]
     x = schema.encode(more)
     assert torch.equal(x, schema.encode(frame))
@@ -192,7 +218,9 @@ def test_one_row(frame: pd.DataFrame) -> None:
     assert schema.as_table(frame) is frame
     gaps = hf.Schema.infer(frame.assign(pay=[1.5, None, 3.5]))
     assert gaps.as_table({"age": 20, "job": "cook", "pay": None})["pay"].isna().all()
-    with pytest.raises(SchemaError, match=r"'age' holds several values; more rows make a pd.DataFrame"):
+    with pytest.raises(
+        SchemaError, match=r"'age' holds several values; more rows make a pd.DataFrame"
+    ):
         schema.as_table(frame.to_dict("list"))
     with pytest.raises(SchemaError, match="one row as a dict or Series, got list"):
         schema.as_table([20, "cook", 1.5])  # pyright: ignore[reportArgumentType]
@@ -201,7 +229,9 @@ def test_one_row(frame: pd.DataFrame) -> None:
 
 
 def test_dates_are_fixed_and_carried_through(frame: pd.DataFrame, tmp_path: Path) -> None:
-    table = frame.assign(since=pd.to_datetime(["2020-02-29", None, "2023-07-01 12:30"], format="ISO8601"))
+    table = frame.assign(
+        since=pd.to_datetime(["2020-02-29", None, "2023-07-01 12:30"], format="ISO8601")
+    )
     schema = hf.Schema.infer(table)
     since = schema["since"]
     assert (since.kind, since.change, since.missing, since.width) == ("date", "fixed", True, 2)
@@ -223,7 +253,9 @@ def test_dates_are_fixed_and_carried_through(frame: pd.DataFrame, tmp_path: Path
         schema.change(since={"change": "free"})
     with pytest.raises(SchemaError, match="'since' holds dates, not numbers"):
         hf.Schema.infer(table, rules=["since <= age"])
-    with pytest.raises(SchemaError, match=r"should hold dates, but it is str; convert it with pd.to_datetime"):
+    with pytest.raises(
+        SchemaError, match=r"should hold dates, but it is str; convert it with pd.to_datetime"
+    ):
         schema.encode(table.assign(since="soon"))
     with pytest.raises(SchemaError, match="column 'since' has 1 missing dates"):
         hf.Schema.infer(table.dropna()).encode(table.iloc[[1]].assign(job="clerk"))
@@ -232,9 +264,15 @@ def test_dates_are_fixed_and_carried_through(frame: pd.DataFrame, tmp_path: Path
 def test_repr_is_short() -> None:
     schema = hf.datasets.german_credit().schema
     assert repr(schema) == (
-        "<Schema 20 features: 7 integer, 1 ordered, 12 category; fixed: credit_history, purpose, personal_status, age, "
+        "<Schema 20 features: 7 integer, 1 ordered, 12 category; fixed: credit_history, purpose, "
+        "personal_status, age, "
         "job, num_dependents and 1 more; up: employment, residence_since; down: credit_amount>"
     )
-    box = hf.Schema(hf.Schema.box(2).features, tuple(map(Rule.parse, ("x0 <= x1", "x0 >= 2", "x1 >= 1"))), 1)
-    assert repr(box) == "<Schema 2 features: 2 real; 'x0 <= x1', 'x0 >= 2' and 1 more; at most 1 changes>"
+    box = hf.Schema(
+        hf.Schema.box(2).features, tuple(map(Rule.parse, ("x0 <= x1", "x0 >= 2", "x1 >= 1"))), 1
+    )
+    assert (
+        repr(box)
+        == "<Schema 2 features: 2 real; 'x0 <= x1', 'x0 >= 2' and 1 more; at most 1 changes>"
+    )
     assert eval(repr(schema["age"]), {"Feature": hf.Feature}) == schema["age"]

@@ -18,10 +18,15 @@ def test_blocked_says_why() -> None:
     )
     schema = hf.Schema(features, (Rule.parse("low <= top"),))
     people = pd.DataFrame(
-        [(30, 1.0, "own", 1.0, 2.0), (70, 1.0, "own", 1.0, 2.0), (30, 11.0, "own", 1.0, 2.0),
-         (30, 1.0, "rent", 1.0, 2.0), (30, 1.0, "own", 9.0, 2.0)],
+        [
+            (30, 1.0, "own", 1.0, 2.0),
+            (70, 1.0, "own", 1.0, 2.0),
+            (30, 11.0, "own", 1.0, 2.0),
+            (30, 1.0, "rent", 1.0, 2.0),
+            (30, 1.0, "own", 9.0, 2.0),
+        ],
         columns=schema.names,
-    )  # fmt: skip
+    )
     reasons = blocked(schema, schema.read(people))
     assert reasons[0] == ""
     assert "age is 70" in reasons[1]
@@ -46,10 +51,16 @@ def test_violations_are_found_one_by_one() -> None:
     schema = hf.Schema(features, (Rule.parse("u <= d"),), 2)
     was = np.array([[5.0, 1, 4, 3, 0, 1.0]])
     for change, words in {
-        (0, 12.0): "outside 0 to 9", (0, 5.5): "between steps", (1, 0.0): "only rise", (2, 5.0): "only fall",
-        (3, 2.0): "fixed", (4, 1.0): "not allowed", (4, 2.0): "became missing", (5, 1.2): "between steps",
+        (0, 12.0): "outside 0 to 9",
+        (0, 5.5): "between steps",
+        (1, 0.0): "only rise",
+        (2, 5.0): "only fall",
+        (3, 2.0): "fixed",
+        (4, 1.0): "not allowed",
+        (4, 2.0): "became missing",
+        (5, 1.2): "between steps",
         (1, 4.5): "rule 'u <= d'",
-    }.items():  # fmt: skip
+    }.items():
         now = was.copy()
         now[0, change[0]] = change[1]
         assert words in violations(schema, was, now)[0], change

@@ -1,1 +1,2 @@
-"""What several tests use: small tables, models and images, the table behind the laws, and the command line."""
+"""What several tests use: small tables, models and images, the table behind the laws, and the
+command line."""

@@ -8,7 +8,17 @@ from holdfast.counterfactuals import Counterfactuals, Run
 from holdfast.schema.schema import Schema
 from holdfast.target import BoundTarget, Status
 
-RUN = Run("MinCost", "MinCost(norm=2)", "good", 7, 1.5, "m0del", "5chema", "0.1.0", "2025-01-01T00:00:00+00:00")
+RUN = Run(
+    "MinCost",
+    "MinCost(norm=2)",
+    "good",
+    7,
+    1.5,
+    "m0del",
+    "5chema",
+    "0.1.0",
+    "2025-01-01T00:00:00+00:00",
+)
 
 
 def made(

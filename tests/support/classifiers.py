@@ -14,7 +14,14 @@ ROWS = pd.DataFrame(np.random.default_rng(0).normal(0, 1.5, (300, 4)), columns=N
 
 def table(classes: int) -> tuple[pd.DataFrame, Any]:
     X, y = make_classification(
-        200, 4, n_informative=3, n_redundant=0, n_classes=classes, n_clusters_per_class=1, class_sep=0.7, random_state=1
+        200,
+        4,
+        n_informative=3,
+        n_redundant=0,
+        n_classes=classes,
+        n_clusters_per_class=1,
+        class_sep=0.7,
+        random_state=1,
     )
     return pd.DataFrame(X, columns=NAMES), y
 

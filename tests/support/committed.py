@@ -9,4 +9,6 @@ RESULTS = Path(__file__).parents[2] / "experiments/results"
 
 def committed_results(paper: str) -> dict[str, Any]:
     """dataset -> its file"""
-    return {path.stem: json.loads(path.read_text()) for path in sorted((RESULTS / paper).glob("*.json"))}
+    return {
+        path.stem: json.loads(path.read_text()) for path in sorted((RESULTS / paper).glob("*.json"))
+    }

@@ -37,23 +37,32 @@ def quietly(estimator: Any, X: Any, y: Any) -> Any:
 def check(model: hf.Model, table: pd.DataFrame) -> None:
     """The compiled scorer and the library, on rows of the table, at thresholds and beside them."""
     assert isinstance(model, CompiledModel), model.conversion.text
-    schema, scorer = model.schema, model.scorer
-    rows, x = table, schema.encode(table, torch.float64)
-    by_codes = scorer.trees is not None and isinstance(scorer.run, TreeProgram) and model.inputs == "frame"
+    schema = model.schema
+    scorer = model.scorer
+    rows = table
+    x = schema.encode(table, torch.float64)
+    by_codes = (
+        scorer.trees is not None and isinstance(scorer.run, TreeProgram) and model.inputs == "frame"
+    )
     with model.eval_mode():
-        compiled, original = model(x), model.score_frame(rows, x)
+        compiled = model(x)
+        original = model.score_frame(rows, x)
         assert torch.equal(model(x[3:4]), compiled[3:4])  # whatever the batch
         if by_codes:
             numbers = table_probes(schema, scorer.trees.ends)
-            rows, x = schema.table(numbers), schema.encode_numbers(numbers, torch.float64)
-            compiled, original = torch.cat([compiled, model(x)]), torch.cat([original, model.score_frame(rows, x)])
+            rows = schema.table(numbers)
+            x = schema.encode_numbers(numbers, torch.float64)
+            compiled = torch.cat([compiled, model(x)])
+            original = torch.cat([original, model.score_frame(rows, x)])
         else:
             x = probes(schema, scorer.cuts)
-            compiled, original = torch.cat([compiled, model(x)]), torch.cat([original, BlackBox.__call__(model, x)])
+            compiled = torch.cat([compiled, model(x)])
+            original = torch.cat([original, BlackBox.__call__(model, x)])
     if model.outputs == "probabilities":
         assert (torch.softmax(compiled, 1) - torch.softmax(original, 1)).abs().max() < 1e-6
     else:
-        # Columns in single precision are added up in it: the error is that of the largest terms, whatever is left.
+        # Columns in single precision are added up in it: the error is that of the largest terms,
+        # whatever is left.
         single = bool((table.dtypes == np.float32).any())
         size = original.abs().amax() if single else original.abs()
         assert ((compiled - original).abs() / size.clamp_min(1)).max() < 1e-6

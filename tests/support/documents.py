@@ -35,7 +35,11 @@ def blocks(text: str) -> Iterator[Block]:
     """The blocks of a page; a `text` block that follows code at once is what the code prints."""
     found = list(FENCE.finditer(text))
     for this, after in zip_longest(found, found[1:]):
-        near = after is not None and after[1] == "text" and not text[this.end() : after.start()].strip()
+        near = (
+            after is not None
+            and after[1] == "text"
+            and not text[this.end() : after.start()].strip()
+        )
         shown = after[2] if near and after is not None else None
         yield Block(this[1], this[2], shown, text[: this.start()].count("\n") + 1)
 
@@ -46,7 +50,8 @@ def same(shown: str, printed: str) -> bool:
 
 
 def run_page(name: str, space: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Run the Python and the console blocks of a page in the present directory; the names that are left."""
+    """Run the Python and the console blocks of a page in the present directory; the names that are
+    left."""
     space = {"__name__": "page"} if space is None else space
     with threadpool_limits(1):  # threads that wait for one another on a busy machine take minutes
         for block in blocks((ROOT / name).read_text(encoding="utf-8")):
@@ -64,14 +69,17 @@ def run_page(name: str, space: dict[str, Any] | None = None) -> dict[str, Any]:
 
 
 def run_console(code: str, place: str) -> None:
-    """Run the `holdfast` commands of a transcript, and compare what they print where something is shown."""
+    """Run the `holdfast` commands of a transcript, and compare what they print where something is
+    shown."""
     commands = re.split(r"^\$ ", code.replace("\\\n", " "), flags=re.MULTILINE)[1:]
     for command, _, shown in (part.partition("\n") for part in commands):
         words = shlex.split(command, comments=True)
         if words[0] == "cd":
             os.chdir(words[1])
         if words[0] != "holdfast":
-            assert words[0] in ("pip", "make", "python", "git", "cd"), f"{place}: what is `{command}`?"
+            assert words[0] in ("pip", "make", "python", "git", "cd"), (
+                f"{place}: what is `{command}`?"
+            )
             continue
         ran = run(*words[1:], terminal=True)
         assert ran.code == 0, f"{place}: {command}\n{ran.err}"

@@ -16,20 +16,41 @@ SCHEMA = hf.Schema(
     )
 )
 BEFORE = pd.DataFrame(
-    {"money": [100.0, 200.0, 50.0, 80.0], "years": [4, 2, 6, 1], "home": ["rent", "own", "rent", "own"]}
+    {
+        "money": [100.0, 200.0, 50.0, 80.0],
+        "years": [4, 2, 6, 1],
+        "home": ["rent", "own", "rent", "own"],
+    }
 )
 AFTER = pd.DataFrame(
-    {"money": [200.0, 200.0, 50.0, 80.0], "years": [4, 8, 6, 1], "home": ["own", "own", "rent", "own"]}
+    {
+        "money": [200.0, 200.0, 50.0, 80.0],
+        "years": [4, 8, 6, 1],
+        "home": ["own", "own", "rent", "own"],
+    }
 )
 
 
 def four_answers() -> Counterfactuals:
-    """Row 0: money +2 encoded and another home; row 1: years +3 encoded; row 2 not found; row 3 already met."""
+    """Row 0: money +2 encoded and another home; row 1: years +3 encoded; row 2 not found; row 3
+    already met."""
     scores = torch.tensor([[0.0, 2.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]])
     run = Run("Test", "Test()", "yes", 0, 0.5, "m", "s", "0", "now")
     codes = np.array([Status.FOUND, Status.FOUND, Status.NOT_FOUND, Status.ALREADY_MET])
     goal = BoundTarget(torch.ones(4, dtype=torch.int64), 1.0, 0.0, False, 2)
-    x, z = SCHEMA.encode(BEFORE), SCHEMA.encode(AFTER)
+    x = SCHEMA.encode(BEFORE)
+    z = SCHEMA.encode(AFTER)
     return Counterfactuals(
-        BEFORE, AFTER, x, z, scores, goal, codes, ["", "", "no", "met"], np.arange(4), SCHEMA, ("no", "yes"), run
+        BEFORE,
+        AFTER,
+        x,
+        z,
+        scores,
+        goal,
+        codes,
+        ["", "", "no", "met"],
+        np.arange(4),
+        SCHEMA,
+        ("no", "yes"),
+        run,
     )

@@ -18,17 +18,22 @@ JUDGED_BY = [[70, 91, 99], [95, 90, 60], [100, 100, 100]]  # of 100 audit models
 
 
 def three_people(
-    *, levels: Sequence[float] = (0.8, 0.9, 0.99), names: Sequence[str] = ("Ann", "Ben", "Cyd"), copies: int = 1
+    *,
+    levels: Sequence[float] = (0.8, 0.9, 0.99),
+    names: Sequence[str] = ("Ann", "Ben", "Cyd"),
+    copies: int = 1,
 ) -> hf.Frontier:
-    """Ann gets surer as she pays more; Ben's cheapest plan is accepted often, and none 99 times; for Cyd there was
-    no plan, only attempts that the model refuses."""
+    """Ann gets surer as she pays more; Ben's cheapest plan is accepted often, and none 99 times;
+    for Cyd there was no plan, only attempts that the model refuses."""
     people = len(names) * copies
     index = pd.Index(list(names) * copies).repeat(3)
     before = pd.DataFrame({"money": np.zeros(3 * people)}, index)
     after = before.assign(money=np.tile(np.array(COSTS, dtype=float).ravel(), copies))
     codes = ([Status.FOUND] * 6 + [Status.NOT_FOUND] * 3) * copies
     source = np.arange(people).repeat(3).tolist()
-    cfs = made(SCHEMA, before, after, codes=codes, reasons=["out of reach"] * len(codes), source=source)
+    cfs = made(
+        SCHEMA, before, after, codes=codes, reasons=["out of reach"] * len(codes), source=source
+    )
 
     def audit(accepted: list[list[int]]) -> hf.Audit:
         held = np.arange(100)[:, None] < np.tile(np.array(accepted).ravel(), copies)

@@ -78,7 +78,11 @@ def cnn() -> ImageModel:
 def spectral() -> ImageModel:
     """A network of digits of ours."""
     x, y = digits()
-    return SpectralResNet(width=4, stages=2, depth=1, epochs=6, batch_size=32).fit(x[:600], y[:600], threads=1).model_
+    return (
+        SpectralResNet(width=4, stages=2, depth=1, epochs=6, batch_size=32)
+        .fit(x[:600], y[:600], threads=1)
+        .model_
+    )
 
 
 @cache
@@ -89,13 +93,17 @@ def colour() -> ImageModel:
     return net.fit(x, y, threads=1).model_
 
 
-def linear(weight: Tensor, bias: Tensor | None = None, size: tuple[int, int, int] | None = None) -> ImageModel:
+def linear(
+    weight: Tensor, bias: Tensor | None = None, size: tuple[int, int, int] | None = None
+) -> ImageModel:
     """Scores W x + b (k, d) of images of one row of d pixels, whose features are the pixels."""
     layer = nn.Linear(weight.shape[1], len(weight))
     with torch.no_grad():
         layer.weight.copy_(weight)
         layer.bias.copy_(torch.zeros(len(weight)) if bias is None else bias)
-    return ImageModel.of(nn.Sequential(nn.Flatten(), layer), size or (1, 1, weight.shape[1]), features="0")
+    return ImageModel.of(
+        nn.Sequential(nn.Flatten(), layer), size or (1, 1, weight.shape[1]), features="0"
+    )
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -111,7 +119,17 @@ class Scripted(GreedyPixels):
         return model(x), lambda: (g, g.abs())
 
 
-RUN = Run("DeDUCE", "DeDUCE(mu=2)", "all", 7, 1.5, "abc", "images of 1 x 3 x 4", "0", "2024-01-01T00:00:00+00:00")
+RUN = Run(
+    "DeDUCE",
+    "DeDUCE(mu=2)",
+    "all",
+    7,
+    1.5,
+    "abc",
+    "images of 1 x 3 x 4",
+    "0",
+    "2024-01-01T00:00:00+00:00",
+)
 
 
 def pairs_by_hand(
@@ -119,7 +137,8 @@ def pairs_by_hand(
 ) -> ImageCounterfactuals:
     """Two images of 3 x 4 pixels and four pairs: found, already met, not found, found.
 
-    The first pair makes pixel (0, 1) brighter by 1 and (2, 3) darker by 0.4; the last makes (1, 0) brighter by 0.2.
+    The first pair makes pixel (0, 1) brighter by 1 and (2, 3) darker by 0.4; the last makes (1, 0)
+    brighter by 0.2.
     """
     x = torch.zeros(4, channels, 3, 4)
     x[:, :, 2, 3] = 0.4
@@ -130,6 +149,13 @@ def pairs_by_hand(
     x_cf[3, 0, 1, 0] = 0.2
     p = torch.tensor([[0.3, 0.6, 0.1], [0.2, 0.1, 0.7], [0.5, 0.3, 0.2], [0.05, 0.05, 0.9]])
     goal = BoundTarget(torch.tensor([1, 2, 1, 2]), 1.0, 0.0, True, 3)
-    reasons = ["", "the model gives the wanted class already", "the best attempt has probability 0.30; wait", ""]
+    reasons = [
+        "",
+        "the model gives the wanted class already",
+        "the best attempt has probability 0.30; wait",
+        "",
+    ]
     numbers = np.array([0, 0, 1, 1]), np.array([0, 0, 2, 0]), np.array([5, 0, 700, 2])
-    return ImageCounterfactuals(x, x_cf, p.log(), goal, np.array(codes), reasons, *numbers, 123, classes, RUN)
+    return ImageCounterfactuals(
+        x, x_cf, p.log(), goal, np.array(codes), reasons, *numbers, 123, classes, RUN
+    )

@@ -18,7 +18,8 @@ import holdfast as hf
 
 RNG = np.random.default_rng(0)
 TABLE = pd.DataFrame(RNG.normal(size=(80, 3)), columns=["a", "b", "c"])
-TWO, THREE = (TABLE["a"] + TABLE["b"] ** 2 > 0.5).astype(int), np.digitize(TABLE["a"], [-0.5, 0.5])
+TWO = (TABLE["a"] + TABLE["b"] ** 2 > 0.5).astype(int)
+THREE = np.digitize(TABLE["a"], [-0.5, 0.5])
 SCHEMA = hf.Schema.infer(TABLE)
 
 
@@ -42,7 +43,9 @@ def skops_bytes(estimator: object) -> bytes:
 LOGISTIC = skops_bytes(LogisticRegression().fit(TABLE, TWO))
 
 
-def xgboost_bytes(kind: str = "json", y: object = TWO, table: pd.DataFrame = TABLE, **more: object) -> bytes:
+def xgboost_bytes(
+    kind: str = "json", y: object = TWO, table: pd.DataFrame = TABLE, **more: object
+) -> bytes:
     settings = {"n_estimators": 2, "n_jobs": 1, **more}
     if more.get("booster") != "gblinear":
         settings["max_depth"] = 2
@@ -51,11 +54,19 @@ def xgboost_bytes(kind: str = "json", y: object = TWO, table: pd.DataFrame = TAB
 
 CATEGORIES = TABLE.assign(job=pd.Categorical(RNG.choice(list("uvwxyz"), len(TABLE))))
 BY_JOB = CATEGORIES["job"].isin(["u", "x", "z"]).astype(int)
-X_JSON, X_UBJ = xgboost_bytes(), xgboost_bytes("ubj")
+X_JSON = xgboost_bytes()
+X_UBJ = xgboost_bytes("ubj")
 
 
 def lightgbm_text(y: object = TWO, table: pd.DataFrame = TABLE, **more: object) -> str:
-    settings = {"n_estimators": 2, "num_leaves": 4, "min_child_samples": 5, "verbose": -1, "n_jobs": 1, **more}
+    settings = {
+        "n_estimators": 2,
+        "num_leaves": 4,
+        "min_child_samples": 5,
+        "verbose": -1,
+        "n_jobs": 1,
+        **more,
+    }
     return lightgbm.LGBMClassifier(**settings).fit(table, y).booster_.model_to_string()
 
 
@@ -85,8 +96,11 @@ LIGHTGBM_NUMBERS: dict[str, dict[str, object]] = {
 }
 
 
-def check_estimates(path: Path, theirs: Callable[[pd.DataFrame], np.ndarray], *, copied: bool) -> None:
-    """The file is a model that estimates, to the bit what the library does, and a search gets answers from it."""
+def check_estimates(
+    path: Path, theirs: Callable[[pd.DataFrame], np.ndarray], *, copied: bool
+) -> None:
+    """The file is a model that estimates, to the bit what the library does, and a search gets
+    answers from it."""
     model = hf.Model.load(path, SCHEMA)
     assert model.is_regression
     assert model.classes == ()

@@ -19,7 +19,8 @@ from holdfast.models.formats.onnx.graph import read_graph
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(90, 4)).astype(np.float32)
-TWO, THREE = (X[:, 0] + X[:, 1] ** 2 > 0.5).astype(int), np.digitize(X[:, 0], [-0.5, 0.5])
+TWO = (X[:, 0] + X[:, 1] ** 2 > 0.5).astype(int)
+THREE = np.digitize(X[:, 0], [-0.5, 0.5])
 BOX = hf.Schema.box(4, -3, 3)
 
 
@@ -33,30 +34,58 @@ def session(data: bytes) -> ort.InferenceSession:
 class Residual(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.a, self.b, self.norm = nn.Linear(4, 4), nn.Linear(4, 3), nn.LayerNorm(4)
+        self.a = nn.Linear(4, 4)
+        self.b = nn.Linear(4, 3)
+        self.norm = nn.LayerNorm(4)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.b(self.norm(x + torch.relu(self.a(x))))
 
 
 ACTIVATIONS = [
-    nn.GELU(), nn.SiLU(), nn.Tanh(), nn.ELU(), nn.LeakyReLU(0.2), nn.Dropout(0.1), nn.Hardtanh(), nn.Softplus(),
-    nn.Mish(), nn.SELU(), nn.PReLU(), nn.Hardswish(), nn.Hardsigmoid(), nn.ReLU6(),
-]  # fmt: skip
+    nn.GELU(),
+    nn.SiLU(),
+    nn.Tanh(),
+    nn.ELU(),
+    nn.LeakyReLU(0.2),
+    nn.Dropout(0.1),
+    nn.Hardtanh(),
+    nn.Softplus(),
+    nn.Mish(),
+    nn.SELU(),
+    nn.PReLU(),
+    nn.Hardswish(),
+    nn.Hardsigmoid(),
+    nn.ReLU6(),
+]
 NETWORKS = {
     "mlp": (4, nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))),
-    "activations": (4, nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), *ACTIVATIONS, nn.Linear(6, 2), nn.Softmax(1))),
+    "activations": (
+        4,
+        nn.Sequential(
+            nn.Linear(4, 6), nn.BatchNorm1d(6), *ACTIVATIONS, nn.Linear(6, 2), nn.Softmax(1)
+        ),
+    ),
     "residual": (4, Residual()),
     "one probability": (4, nn.Sequential(nn.Linear(4, 1), nn.Sigmoid(), nn.Flatten(0))),
     "images": (
         64,
         nn.Sequential(
-            nn.Unflatten(1, (1, 8, 8)), nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2),
-            nn.Conv2d(4, 4, 3, stride=2, padding=1, groups=2), nn.ReLU(), nn.AvgPool2d(2), nn.AdaptiveAvgPool2d(1),
-            nn.Flatten(), nn.Linear(4, 3), nn.LogSoftmax(1),
+            nn.Unflatten(1, (1, 8, 8)),
+            nn.Conv2d(1, 4, 3, padding=1),
+            nn.BatchNorm2d(4),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(4, 4, 3, stride=2, padding=1, groups=2),
+            nn.ReLU(),
+            nn.AvgPool2d(2),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(4, 3),
+            nn.LogSoftmax(1),
         ),
     ),
-}  # fmt: skip
+}
 
 
 def exported(net: nn.Module, d: int) -> bytes:
@@ -66,7 +95,12 @@ def exported(net: nn.Module, d: int) -> bytes:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            net, (torch.zeros(3, d),), file, dynamo=False, input_names=["x"], dynamic_axes={"x": {0: "n"}}
+            net,
+            (torch.zeros(3, d),),
+            file,
+            dynamo=False,
+            input_names=["x"],
+            dynamic_axes={"x": {0: "n"}},
         )
     return file.getvalue()
 
@@ -104,16 +138,22 @@ def ints(*values: int) -> np.ndarray:
 
 
 def _own(data: bytes, x: np.ndarray) -> np.ndarray:
-    return interpreter.Interpreter(read_graph(data), "y", "").run({"x": torch.from_numpy(x)}).numpy()
+    return (
+        interpreter.Interpreter(read_graph(data), "y", "").run({"x": torch.from_numpy(x)}).numpy()
+    )
 
 
 TREE = {
-    "nodes_treeids": [0, 0, 0, 1, 1, 1], "nodes_nodeids": [0, 1, 2, 0, 1, 2], "nodes_featureids": [1, 0, 0, 3, 0, 0],
-    "nodes_values": [0.1, 0, 0, -0.2, 0, 0], "nodes_truenodeids": [1, 0, 0, 1, 0, 0],
+    "nodes_treeids": [0, 0, 0, 1, 1, 1],
+    "nodes_nodeids": [0, 1, 2, 0, 1, 2],
+    "nodes_featureids": [1, 0, 0, 3, 0, 0],
+    "nodes_values": [0.1, 0, 0, -0.2, 0, 0],
+    "nodes_truenodeids": [1, 0, 0, 1, 0, 0],
     "nodes_falsenodeids": [2, 0, 0, 2, 0, 0],
     "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF", "BRANCH_GT", "LEAF", "LEAF"],
-    "class_treeids": [0, 0, 1, 1], "class_nodeids": [1, 2, 1, 2],
-}  # fmt: skip
+    "class_treeids": [0, 0, 1, 1],
+    "class_nodeids": [1, 2, 1, 2],
+}
 
 
 def tree_graph(kind: int = 1, **changes: object) -> bytes:
@@ -126,7 +166,9 @@ def tree_graph(kind: int = 1, **changes: object) -> bytes:
         **changes,
     }
     given = {name: value for name, value in attributes.items() if value is not None}
-    node = helper.make_node("TreeEnsembleClassifier", ["x"], ["label", "y"], domain="ai.onnx.ml", **given)
+    node = helper.make_node(
+        "TreeEnsembleClassifier", ["x"], ["label", "y"], domain="ai.onnx.ml", **given
+    )
     return graph_of([node], {"x": (kind, [None, 4])}, {})
 
 
@@ -137,24 +179,50 @@ FRAME = pd.DataFrame(HOLES.astype(np.float64), columns=HOLED.names)
 
 def gradient_boosting(model: HistGradientBoostingClassifier, columns: int) -> bytes:
     """The trees of scikit-learn's, which skl2onnx does not write with this NumPy."""
-    names = ("treeids", "nodeids", "featureids", "values", "truenodeids", "falsenodeids", "missing_value_tracks_true")
+    names = (
+        "treeids",
+        "nodeids",
+        "featureids",
+        "values",
+        "truenodeids",
+        "falsenodeids",
+        "missing_value_tracks_true",
+    )
     table: dict[str, list[float]] = {f"nodes_{name}": [] for name in names}
-    modes, leaves = list[str](), list[tuple[int, int, float]]()
+    modes = list[str]()
+    leaves = list[tuple[int, int, float]]()
     for t, (tree,) in enumerate(model._predictors):
         for i, node in enumerate(tree.nodes):
             leaf = bool(node["is_leaf"])
-            at = (t, i, int(node["feature_idx"]), 0.0 if leaf else float(node["num_threshold"]), int(node["left"]),
-                  int(node["right"]), int(node["missing_go_to_left"]))  # fmt: skip
+            at = (
+                t,
+                i,
+                int(node["feature_idx"]),
+                0.0 if leaf else float(node["num_threshold"]),
+                int(node["left"]),
+                int(node["right"]),
+                int(node["missing_go_to_left"]),
+            )
             for column, value in zip(table.values(), at, strict=True):
                 column.append(value)
             modes.append("LEAF" if leaf else "BRANCH_LEQ")
             leaves += [(t, i, float(node["value"]))] if leaf else []
     trees, nodes, weights = zip(*leaves, strict=True)
     node = helper.make_node(
-        "TreeEnsembleClassifier", ["X"], ["label", "y"], domain="ai.onnx.ml", nodes_modes=modes, class_treeids=trees,
-        class_nodeids=nodes, class_ids=[0] * len(leaves), class_weights=weights, classlabels_int64s=[0, 1],
-        base_values=[float(model._baseline_prediction.ravel()[0])], post_transform="LOGISTIC", **table,
-    )  # fmt: skip
+        "TreeEnsembleClassifier",
+        ["X"],
+        ["label", "y"],
+        domain="ai.onnx.ml",
+        nodes_modes=modes,
+        class_treeids=trees,
+        class_nodeids=nodes,
+        class_ids=[0] * len(leaves),
+        class_weights=weights,
+        classlabels_int64s=[0, 1],
+        base_values=[float(model._baseline_prediction.ravel()[0])],
+        post_transform="LOGISTIC",
+        **table,
+    )
     return graph_of([node], {"X": (1, [None, columns])}, {})
 
 
@@ -163,7 +231,9 @@ def refused(data: bytes, words: str, schema: hf.Schema = BOX) -> None:
         interpreter.load(data, schema)
 
 
-def one(op: str, constants: dict[str, np.ndarray] | None = None, domain: str = "", **attributes: object) -> bytes:
+def one(
+    op: str, constants: dict[str, np.ndarray] | None = None, domain: str = "", **attributes: object
+) -> bytes:
     """A graph of one operator between two products."""
     constants = constants or {}
     node = helper.make_node(op, ["x", *constants], ["y"], domain=domain, **attributes)

@@ -1,8 +1,9 @@
-"""Exact nearest counterfactual (weighted L1) of a small Linear/ReLU network, by mixed-integer programming.
+"""Exact nearest counterfactual (weighted L1) of a small Linear/ReLU network, by mixed-integer
+programming.
 
-The search grows a ball around x. Inside a small ball most neurons are stable, so each program has few
-binaries and small big-M constants; and the best point inside a ball is the best point of all, because
-everything outside is farther. The last ball holds the whole box, so nothing is left out.
+The search grows a ball around x. Inside a small ball most neurons are stable, so each program has
+few binaries and small big-M constants; and the best point inside a ball is the best point of all,
+because everything outside is farther. The last ball holds the whole box, so nothing is left out.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ def nearest_l1(
     Raises ValueError when no such z exists, AssertionError when the answer fails its own check.
     """
     weights = [(np.asarray(W, float), np.asarray(b, float)) for W, b in weights]
-    x, lo, hi = (np.asarray(v, float) for v in (x, lo, hi))
+    x = np.asarray(x, float)
+    lo = np.asarray(lo, float)
+    hi = np.asarray(hi, float)
     cost = np.ones_like(x) if cost is None else np.asarray(cost, float)
     if not (np.isfinite([x, lo, hi, cost]).all() and (lo <= hi).all() and (cost > 0).all()):
         raise ValueError("x, lo, hi and cost must be finite, with lo <= hi and cost > 0")
@@ -54,57 +57,93 @@ def nearest_l1(
             z = np.clip(_polish(weights, x, wanted, lo, hi, margin, cost, on), lo, hi)
             distance = float(cost @ abs(z - x))
             short = margin - gaps(weights, z, wanted).min()
-            # The bound is proven by the solver, the distance measured on z: if they meet, z is optimal.
+            # The bound is proven by the solver, the distance measured on z: if they meet, z is
+            # optimal.
             if not (short <= TOLERANCE and abs(distance - bound) <= TOLERANCE * max(1.0, distance)):
-                raise AssertionError(f"{distance=} {bound=} {short=} {radius=} {wanted=} {margin=} {z=}")
+                raise AssertionError(
+                    f"{distance=} {bound=} {short=} {radius=} {wanted=} {margin=} {z=}"
+                )
             return distance, z
     raise ValueError(f"no point of the box gives class {wanted} with margin {margin}")
 
 
-def _ranges(weights: Layers, x: np.ndarray, lo: np.ndarray, hi: np.ndarray, reach: np.ndarray) -> Ranges:
-    """Interval bounds; on the first layer also met with x's own value +- reach, what the radius can buy."""
+def _ranges(
+    weights: Layers, x: np.ndarray, lo: np.ndarray, hi: np.ndarray, reach: np.ndarray
+) -> Ranges:
+    """Interval bounds; on the first layer also met with x's own value +- reach, what the radius can
+    buy."""
     ranges: Ranges = []
     for W, b in weights[:-1]:
-        up, down = np.maximum(W, 0), np.minimum(W, 0)
-        low, high = up @ lo + down @ hi + b, up @ hi + down @ lo + b
+        up = np.maximum(W, 0)
+        down = np.minimum(W, 0)
+        low = up @ lo + down @ hi + b
+        high = up @ hi + down @ lo + b
         if not ranges:
-            low, high = np.maximum(low, W @ x + b - reach), np.minimum(high, W @ x + b + reach)
-        low, high = low - 1e-9, high + 1e-9  # rounding must not cut off a point
+            low = np.maximum(low, W @ x + b - reach)
+            high = np.minimum(high, W @ x + b + reach)
+        # rounding must not cut off a point
+        low = low - 1e-9
+        high = high + 1e-9
         ranges.append((low, high))
-        lo, hi = np.maximum(low, 0), np.maximum(high, 0)
+        lo = np.maximum(low, 0)
+        hi = np.maximum(high, 0)
     return ranges
 
 
 def _within(
-    weights: Layers, x: Array, wanted: int, lo: Array, hi: Array, margin: float, cost: Array, radius: float
+    weights: Layers,
+    x: Array,
+    wanted: int,
+    lo: Array,
+    hi: Array,
+    margin: float,
+    cost: Array,
+    radius: float,
 ) -> tuple[float, list[np.ndarray]] | None:
-    """Best point at most radius away: (proven lower bound, which neurons are on), or None if there is none.
+    """Best point at most radius away: (proven lower bound, which neurons are on), or None if there
+    is none.
 
-    Columns: z, then up and down (z - x = up - down), then for each hidden layer its outputs h and switches s.
+    Columns: z, then up and down (z - x = up - down), then for each hidden layer its outputs h and
+    switches s.
     """
     ranges = _ranges(weights, x, lo, hi, radius * (abs(weights[0][0]) / cost).max(axis=1))
-    n, width = x.size, 3 * x.size + 2 * sum(low.size for low, _ in ranges)
+    n = x.size
+    width = 3 * x.size + 2 * sum(low.size for low, _ in ranges)
     eye = np.eye(width)
     c = np.concatenate([np.zeros(n), cost, cost, np.zeros(width - 3 * n)])
-    lb, ub, binary = np.zeros(width), np.full(width, np.inf), np.zeros(width)
-    lb[:n], ub[:n] = lo, hi
+    lb = np.zeros(width)
+    ub = np.full(width, np.inf)
+    binary = np.zeros(width)
+    lb[:n] = lo
+    ub[:n] = hi
     rows = [(eye[:n] - eye[n : 2 * n] + eye[2 * n : 3 * n], x, x), (c[None], -np.inf, radius)]
-    h, at, switches = eye[:n], 3 * n, []
+    h = eye[:n]
+    at = 3 * n
+    switches = []
     for (W, b), (low, high) in zip(weights[:-1], ranges, strict=False):
         m = b.size
         s_at = slice(at + m, at + 2 * m)
-        pre, h, s = W @ h, eye[at : at + m], eye[s_at]
-        low, high = np.minimum(low, 0), np.maximum(high, 0)
-        # A stable neuron (always on: low = 0, always off: high = 0) has a fixed switch, and needs no binary.
-        lb[s_at], ub[s_at], binary[s_at] = low == 0, high > 0, (low < 0) & (high > 0)
+        pre = W @ h
+        h = eye[at : at + m]
+        s = eye[s_at]
+        low = np.minimum(low, 0)
+        high = np.maximum(high, 0)
+        # A stable neuron (always on: low = 0, always off: high = 0) has a fixed switch, and needs
+        # no binary.
+        lb[s_at] = low == 0
+        ub[s_at] = high > 0
+        binary[s_at] = (low < 0) & (high > 0)
         rows.append((h - pre, b, np.inf))  # h >= pre
         rows.append((h - pre - low[:, None] * s, -np.inf, b - low))  # h <= pre - low (1 - s)
         rows.append((h - high[:, None] * s, -np.inf, 0.0))  # h <= high s
         switches.append(s_at)
         at += 2 * m
     W, b = weights[-1]
-    rows.append((np.delete(W[wanted] - W, wanted, 0) @ h, margin - np.delete(b[wanted] - b, wanted), np.inf))
-    # HiGHS stops at an absolute gap of 1e-6 that milp cannot change; a scaled objective makes it 1e-9.
+    rows.append(
+        (np.delete(W[wanted] - W, wanted, 0) @ h, margin - np.delete(b[wanted] - b, wanted), np.inf)
+    )
+    # HiGHS stops at an absolute gap of 1e-6 that milp cannot change; a scaled objective makes it
+    # 1e-9.
     found = milp(
         1e3 * c,
         integrality=binary,
@@ -121,22 +160,37 @@ def _within(
 
 
 def _polish(
-    weights: Layers, x: Array, wanted: int, lo: Array, hi: Array, margin: float, cost: Array, on: list[Array]
+    weights: Layers,
+    x: Array,
+    wanted: int,
+    lo: Array,
+    hi: Array,
+    margin: float,
+    cost: Array,
+    on: list[Array],
 ) -> Array:
     """The best point with these neurons on: a plain LP, without big-M.
 
-    Solved again because milp takes no tolerance, and a switch 1e-6 away from whole lets a big-M row leak.
+    Solved again because milp takes no tolerance, and a switch 1e-6 away from whole lets a big-M row
+    leak.
     """
-    A, a = np.hstack([np.eye(x.size), -np.eye(x.size)]), x  # z = A [up, down] + a
-    rows, sides = [A, -A], [hi - a, a - lo]
+    # z = A [up, down] + a
+    A = np.hstack([np.eye(x.size), -np.eye(x.size)])
+    a = x
+    rows = [A, -A]
+    sides = [hi - a, a - lo]
     for (W, b), active in zip(weights[:-1], on, strict=False):
-        A, a = W @ A, W @ a + b
-        sign = np.where(active, -1.0, 1.0)  # an active neuron has pre >= 0, an inactive one pre <= 0
+        A = W @ A
+        a = W @ a + b
+        # an active neuron has pre >= 0, an inactive one pre <= 0
+        sign = np.where(active, -1.0, 1.0)
         rows.append(sign[:, None] * A)
         sides.append(-sign * a)
-        A, a = active[:, None] * A, active * a
+        A = active[:, None] * A
+        a = active * a
     W, b = weights[-1]
-    D, d = np.delete(W[wanted] - W, wanted, 0), np.delete(b[wanted] - b, wanted)
+    D = np.delete(W[wanted] - W, wanted, 0)
+    d = np.delete(b[wanted] - b, wanted)
     rows.append(-D @ A)
     sides.append(D @ a + d - margin)
     best = linprog(

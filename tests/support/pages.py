@@ -13,18 +13,25 @@ from numpy.typing import NDArray
 def pixels_of(file: bytes) -> NDArray[np.uint8]:
     """What a PNG file of 8 bits shows, (h, w, 3)."""
     assert file[:8] == b"\x89PNG\r\n\x1a\n"
-    place, parts = 8, dict[bytes, bytes]()
+    place = 8
+    parts = dict[bytes, bytes]()
     while place < len(file):
         size = int.from_bytes(file[place : place + 4])
-        kind, content = file[place + 4 : place + 8], file[place + 8 : place + 8 + size]
-        assert zlib.crc32(kind + content) == int.from_bytes(file[place + 8 + size : place + 12 + size])
+        kind = file[place + 4 : place + 8]
+        content = file[place + 8 : place + 8 + size]
+        assert zlib.crc32(kind + content) == int.from_bytes(
+            file[place + 8 + size : place + 12 + size]
+        )
         parts[kind] = parts.get(kind, b"") + content
         place += 12 + size
-    width, height = (int.from_bytes(parts[b"IHDR"][i : i + 4]) for i in (0, 4))
+    width = int.from_bytes(parts[b"IHDR"][0 : 0 + 4])
+    height = int.from_bytes(parts[b"IHDR"][4 : 4 + 4])
     depth, colour = parts[b"IHDR"][8:10]
     assert depth == 8
     channels = {0: 1, 2: 3, 6: 4}[colour]
-    lines = np.frombuffer(zlib.decompress(parts[b"IDAT"]), np.uint8).reshape(height, 1 + width * channels)
+    lines = np.frombuffer(zlib.decompress(parts[b"IDAT"]), np.uint8).reshape(
+        height, 1 + width * channels
+    )
     pixels = unfiltered(lines[:, 0], lines[:, 1:].reshape(height, width, channels))
     if channels == 4:
         assert (pixels[..., 3] == 255).all()  # nothing shines through
@@ -33,20 +40,23 @@ def pixels_of(file: bytes) -> NDArray[np.uint8]:
 
 def unfiltered(filters: NDArray[np.uint8], lines: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Lines (h, w, c) of a PNG file, each stored as what it differs from its neighbours by."""
-    out, above = np.zeros_like(lines), np.zeros_like(lines[0])
+    out = np.zeros_like(lines)
+    above = np.zeros_like(lines[0])
     for y, (kind, line) in enumerate(zip(filters.tolist(), lines, strict=True)):
         if kind in (0, 2):
             out[y] = line + (above if kind else 0)
         elif kind == 1:
             out[y] = line.cumsum(0, dtype=np.uint8)
         else:
-            left, corner = np.zeros(line.shape[1], np.int64), np.zeros(line.shape[1], np.int64)
+            left = np.zeros(line.shape[1], np.int64)
+            corner = np.zeros(line.shape[1], np.int64)
             for x, up in enumerate(above.astype(np.int64)):
                 near = [left, up, corner]
                 guess = left + up - corner
                 paeth = np.choose(np.argmin([np.abs(guess - n) for n in near], 0), near)
                 left = (line[x] + ((left + up) // 2 if kind == 3 else paeth)) % 256
-                out[y, x], corner = left, up
+                out[y, x] = left
+                corner = up
         above = out[y]
     return out
 
@@ -67,7 +77,8 @@ class Picture:
 
     def __init__(self, svg: str) -> None:
         root = ElementTree.fromstring(svg)
-        self.width, self.height = int(root.attrib["width"]), int(root.attrib["height"])
+        self.width = int(root.attrib["width"])
+        self.height = int(root.attrib["height"])
         name = "{http://www.w3.org/2000/svg}"
         self.words = [(node.text or "") for node in root.iter(f"{name}text")]
         self.images = list[Shown]()

@@ -11,7 +11,8 @@ import holdfast as hf
 
 
 def refuses(cls: type[Any], model: hf.Model, x: Tensor, wrong: Mapping[str, Any]) -> None:
-    """Settings that cannot work are named, and so are data without rows and models of other columns.
+    """Settings that cannot work are named, and so are data without rows and models of other
+    columns.
 
     Args:
         cls: a method.

@@ -27,8 +27,12 @@ def mixed_table(rows: int, seed: int = 0) -> pd.DataFrame:
             "income": rng.normal(3000, 900, rows).round(2).clip(200),
             "sex": rng.choice(["f", "m"], rows),
             "owner": rng.random(rows) > 0.5,
-            "school": pd.Categorical(rng.choice(["low", "mid", "high"], rows), ["low", "mid", "high"], ordered=True),
-            "job": pd.Categorical(np.where(rng.random(rows) < 0.15, None, rng.choice(["a", "b", "c"], rows))),
+            "school": pd.Categorical(
+                rng.choice(["low", "mid", "high"], rows), ["low", "mid", "high"], ordered=True
+            ),
+            "job": pd.Categorical(
+                np.where(rng.random(rows) < 0.15, None, rng.choice(["a", "b", "c"], rows))
+            ),
             "open": opened,
             "total": opened + rng.integers(0, 5, rows),
             "ratio": rng.random(rows).astype("float32"),
@@ -56,7 +60,10 @@ def seeded(module: nn.Module, seed: int = 0) -> nn.Module:
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for p in module.parameters():
-            p.copy_(torch.randn(p.shape, generator=generator, dtype=p.dtype) * (0.5 if p.ndim > 1 else 0.1))
+            p.copy_(
+                torch.randn(p.shape, generator=generator, dtype=p.dtype)
+                * (0.5 if p.ndim > 1 else 0.1)
+            )
     return module.eval()
 
 
@@ -64,11 +71,18 @@ def points(n: int, d: int = 5, seed: int = 0, dtype: torch.dtype = torch.float32
     return torch.randn(n, d, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
-def problem_of(model: hf.Model, x: torch.Tensor, target: object = 1, seed: int = 0) -> SearchProblem:
+def problem_of(
+    model: hf.Model, x: torch.Tensor, target: object = 1, seed: int = 0
+) -> SearchProblem:
     """What a search is asked, for encoded rows."""
     goal = hf.Target(target).bind(model, model(x))
     return SearchProblem(
-        model, x, goal, model.schema.feasible(x), RowRandom.of(seed, x), TimeBudget(None, Progress(False, ""))
+        model,
+        x,
+        goal,
+        model.schema.feasible(x),
+        RowRandom.of(seed, x),
+        TimeBudget(None, Progress(False, "")),
     )
 
 
@@ -84,13 +98,19 @@ class Latent:
     def of(cls, **settings: object) -> "Latent":
         table = mixed_table(200)
         schema = mixed_schema(table, fixed=["sex", "ratio"], **settings)
-        return cls(table, schema, hf.Model.of(seeded(mlp(schema.width, (16,), 2)), schema, classes=["no", "yes"]))
+        return cls(
+            table,
+            schema,
+            hf.Model.of(seeded(mlp(schema.width, (16,), 2)), schema, classes=["no", "yes"]),
+        )
 
     def check_given(self, e: LatentMethod) -> hf.Counterfactuals:
         """The autoencoder is given what cannot change, which the answers keep."""
         fixed = self.schema.encoding().fixed
         assert torch.equal(e.autoencoder_.given, fixed.nonzero().squeeze(1))
-        cfs = e.explain(self.model, self.table[(self.model.predict(self.table) == "no").to_numpy()], "yes")
+        cfs = e.explain(
+            self.model, self.table[(self.model.predict(self.table) == "no").to_numpy()], "yes"
+        )
         assert cfs.found.mean() > 0.5
         assert torch.equal(cfs.x_cf[:, fixed], cfs.x[:, fixed])
         assert cfs.x_cf.isfinite().all()

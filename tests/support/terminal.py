@@ -34,7 +34,8 @@ class Stream(io.TextIOWrapper):
 
 def run(*argv: object, terminal: bool = False) -> Ran:
     """The command in this process, with streams of its own."""
-    out, err = Stream(terminal), Stream(False)
+    out = Stream(terminal)
+    err = Stream(False)
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = main([str(word) for word in argv])
     return Ran(code, out.text(), err.text())
@@ -42,7 +43,8 @@ def run(*argv: object, terminal: bool = False) -> Ran:
 
 def reproduce(*argv: object) -> Ran:
     """`python -m experiments` in this process."""
-    out, err = Stream(False), Stream(False)
+    out = Stream(False)
+    err = Stream(False)
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = run_app(app, "python -m experiments", [str(word) for word in argv])
     return Ran(code, out.text(), err.text())

@@ -26,7 +26,8 @@ class Odd(nn.Module):
 
     def __init__(self, outputs: int) -> None:
         super().__init__()
-        self.a, self.b = nn.Linear(SCHEMA.width, 7), nn.Linear(7, outputs)
+        self.a = nn.Linear(SCHEMA.width, 7)
+        self.b = nn.Linear(7, outputs)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.b(torch.sin(self.a(x)))

@@ -24,7 +24,8 @@ COLUMNS: dict[str, st.SearchStrategy[Any]] = {
     "category": st.sampled_from(["u", "v", "w"]),
     "codes": st.sampled_from([1, 2, 5]),
     "datetime64[us]": st.datetimes() | st.none(),
-    "datetime64[ns, Europe/Berlin]": st.datetimes(datetime(1900, 1, 1), datetime(2200, 1, 1)) | st.none(),
+    "datetime64[ns, Europe/Berlin]": st.datetimes(datetime(1900, 1, 1), datetime(2200, 1, 1))
+    | st.none(),
 }
 
 
@@ -51,32 +52,47 @@ def tables(draw: Any) -> pd.DataFrame:
     return frame
 
 
-KINDS = st.sampled_from(["real", "float32", "step", "integer", "boolean", "ordered", "category", "date"])
+KINDS = st.sampled_from(
+    ["real", "float32", "step", "integer", "boolean", "ordered", "category", "date"]
+)
 CHANGES = st.sampled_from(["free", "free", "free", "fixed", "up", "down"])
 
 
 @st.composite
 def worlds(draw: Any) -> tuple[hf.Schema, pd.DataFrame]:
     """A schema with every kind of promise, and people."""
-    n, d = draw(st.integers(1, 6)), draw(st.integers(2, 6))
+    n = draw(st.integers(1, 6))
+    d = draw(st.integers(2, 6))
     rng = np.random.default_rng(draw(st.integers(0, 10**6)))
-    features, columns, numbers = [], {}, []
+    features = []
+    columns = {}
+    numbers = []
     for i in range(d):
-        kind, change, name = draw(KINDS), draw(CHANGES), f"c{i}"
+        kind = draw(KINDS)
+        change = draw(CHANGES)
+        name = f"c{i}"
         if kind == "category":
             levels = ("a", "b", "c", "d")
             some = draw(st.sampled_from([(), ("a", "b"), ("b", "c", "d")]))
             change = "fixed" if change == "fixed" else "free"
-            features.append(hf.Feature(name, "category", change, levels=levels, allowed=some, dtype="str"))
+            features.append(
+                hf.Feature(name, "category", change, levels=levels, allowed=some, dtype="str")
+            )
             columns[name] = rng.choice(levels, n)
         elif kind == "ordered":
             levels = ("low", "mid", "high", "top")
             some = draw(st.sampled_from([(), ("mid", "high")]))
-            features.append(hf.Feature(name, "ordered", change, levels=levels, allowed=some, scale=3.0, dtype="str"))
+            features.append(
+                hf.Feature(
+                    name, "ordered", change, levels=levels, allowed=some, scale=3.0, dtype="str"
+                )
+            )
             columns[name] = rng.choice(levels, n)
         elif kind == "date":
             days = rng.integers(0, 20_000, n)
-            features.append(hf.Feature(name, "date", "fixed", center=1e9, scale=3e8, dtype="datetime64[s]"))
+            features.append(
+                hf.Feature(name, "date", "fixed", center=1e9, scale=3e8, dtype="datetime64[s]")
+            )
             columns[name] = np.datetime64(0, "s") + days * np.timedelta64(86_400, "s")
         elif kind == "boolean":
             features.append(hf.Feature(name, "boolean", change, dtype="bool"))
@@ -85,20 +101,30 @@ def worlds(draw: Any) -> tuple[hf.Schema, pd.DataFrame]:
             numbers.append(name)
             low, high = sorted(rng.normal(0, 5, 2).round(2))
             bounds = draw(st.sampled_from([(-np.inf, np.inf), (low - 3, high + 3), (low, np.inf)]))
-            made = {"center": float(rng.normal()), "scale": float(rng.uniform(0.2, 4)), "seen": (-12.0, 12.0)}
+            made = {
+                "center": float(rng.normal()),
+                "scale": float(rng.uniform(0.2, 4)),
+                "seen": (-12.0, 12.0),
+            }
             if kind == "integer":
-                features.append(hf.Feature(name, "integer", change, bounds=bounds, dtype="int16", **made))
+                features.append(
+                    hf.Feature(name, "integer", change, bounds=bounds, dtype="int16", **made)
+                )
                 columns[name] = rng.integers(-9, 9, n).astype("int16")
             else:
                 step = 0.25 if kind == "step" else 0.0
                 dtype = "float32" if kind == "float32" else "float64"
-                features.append(hf.Feature(name, "real", change, bounds=bounds, step=step, dtype=dtype, **made))
+                features.append(
+                    hf.Feature(name, "real", change, bounds=bounds, step=step, dtype=dtype, **made)
+                )
                 columns[name] = rng.normal(0, 4, n).astype(dtype)
     rules = []
     if len(numbers) >= 2:
         for _ in range(draw(st.integers(0, 2))):
             a, b = draw(st.permutations(numbers))[:2]
-            rules.append(draw(st.sampled_from([f"{a} <= {b}", f"2 * {a} - {b} <= 3", f"{a} + {b} >= -20"])))
+            rules.append(
+                draw(st.sampled_from([f"{a} <= {b}", f"2 * {a} - {b} <= 3", f"{a} + {b} >= -20"]))
+            )
     most = draw(st.sampled_from([0, 0, 1, 2, 3]))
     schema = hf.Schema(tuple(features), tuple(Rule.parse(r) for r in rules), most)
     people = pd.DataFrame(columns)

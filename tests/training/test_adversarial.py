@@ -1,4 +1,5 @@
-"""Adversarial training and attacks: closed forms of linear models, balls and boxes, stacks against single networks."""
+"""Adversarial training and attacks: closed forms of linear models, balls and boxes, stacks against
+single networks."""
 
 import itertools
 import math
@@ -33,54 +34,77 @@ SMALL = Recipe(hidden=(6,), epochs=3, batch_size=32, lr=0.01)
 
 def linear(outputs: int, d: int = 5, models: int = 3) -> Stack:
     stack = Stack((d, outputs), models, F64)
-    stack.theta.copy_(torch.randn(len(stack.theta), generator=torch.Generator().manual_seed(0), dtype=F64))
+    stack.theta.copy_(
+        torch.randn(len(stack.theta), generator=torch.Generator().manual_seed(0), dtype=F64)
+    )
     return stack
 
 
 def some(models: int = 3, n: int = 11, d: int = 5, classes: int = 2) -> tuple[Tensor, Tensor]:
     g = torch.Generator().manual_seed(1)
-    return torch.rand(models, n, d, generator=g, dtype=F64), torch.randint(classes, (models, n), generator=g)
+    return torch.rand(models, n, d, generator=g, dtype=F64), torch.randint(
+        classes, (models, n), generator=g
+    )
 
 
 # ---- the exact maximum of linear scores
 
 
 @pytest.mark.parametrize("outputs", [1, 2])
-def test_the_worst_row_of_a_linear_score_is_that_of_all_corners_and_of_the_closed_form(outputs: int) -> None:
-    stack, (x, y), eps = linear(outputs), some(), 0.17
+def test_the_worst_row_of_a_linear_score_is_that_of_all_corners_and_of_the_closed_form(
+    outputs: int,
+) -> None:
+    stack = linear(outputs)
+    x, y = some()
+    eps = 0.17
     loop = RobustLoop(epsilon=eps, attack_box=False)
     plan = Variation((0, 1, 2), (0, 1, 2))
     worst = AttackedBatches(stack, x.flatten(0, 1), plan, loop, (eps,) * 3)
     raw = stack.scores(worst(x, y))
     mine = torch.stack([cross_entropy(r, labels) for r, labels in zip(raw, y, strict=True)])
     w, b = stack.layers[0]
-    line, bias = (w[..., 1] - w[..., 0], b[..., 1] - b[..., 0]) if outputs == 2 else (w[..., 0], b[..., 0])
+    line, bias = (
+        (w[..., 1] - w[..., 0], b[..., 1] - b[..., 0]) if outputs == 2 else (w[..., 0], b[..., 0])
+    )
     side = 2.0 * y - 1
     score = (x * line[:, None]).sum(2) + bias
     closed = torch.log1p(torch.exp(-(side * score - eps * line.abs().sum(1, keepdim=True))))
     torch.testing.assert_close(mine, closed, rtol=1e-12, atol=0)
     corners = torch.tensor(list(itertools.product([-eps, eps], repeat=5)), dtype=F64)
-    moved = (((x[:, :, None] + corners) * line[:, None, None]).sum(3) + bias[..., None]) * side[..., None]
+    moved = (((x[:, :, None] + corners) * line[:, None, None]).sum(3) + bias[..., None]) * side[
+        ..., None
+    ]
     torch.testing.assert_close(mine, torch.log1p(torch.exp(-moved)).amax(2), rtol=1e-12, atol=0)
 
 
 def test_the_gradient_of_linear_adversarial_training_is_the_closed_one() -> None:
-    stack, (x, y), eps = linear(1, models=1), some(1), 0.2
-    worst = AttackedBatches(stack, x[0], Variation((0,), (0,)), RobustLoop(attack_box=False), (eps,))
+    stack = linear(1, models=1)
+    x, y = some(1)
+    eps = 0.2
+    worst = AttackedBatches(
+        stack, x[0], Variation((0,), (0,)), RobustLoop(attack_box=False), (eps,)
+    )
     g = stack.gradient(worst(x, y), y, None)
-    (w, b), side = stack.layers[0], 2.0 * y[0] - 1
+    w, b = stack.layers[0]
+    side = 2.0 * y[0] - 1
     line = w[0, :, 0]
     a = torch.sigmoid(-(side * (x[0] @ line + b[0, 0, 0]) - eps * line.abs().sum()))
     by_w = (a[:, None] * (-side[:, None] * x[0] + eps * line.sign())).mean(0)
-    torch.testing.assert_close(g, torch.cat([by_w, -(a * side).mean()[None]]), rtol=1e-12, atol=1e-15)
+    torch.testing.assert_close(
+        g, torch.cat([by_w, -(a * side).mean()[None]]), rtol=1e-12, atol=1e-15
+    )
 
 
 def test_pgd_reaches_the_exact_maximum_of_a_linear_score_in_both_balls() -> None:
-    stack, (x, y) = linear(2), some()
+    stack = linear(2)
+    x, y = some()
     w = stack.layers[0][0]
     line = (w[..., 1] - w[..., 0])[:, None] * (1 - 2 * y[..., None])
     noise = torch.rand(x.shape, generator=torch.Generator().manual_seed(2), dtype=F64) * 2 - 1
-    for norm, best in (("linf", 0.3 * line.abs().sum(2)), ("l2", 0.3 * line.square().sum(2).sqrt())):
+    for norm, best in (
+        ("linf", 0.3 * line.abs().sum(2)),
+        ("l2", 0.3 * line.square().sum(2).sqrt()),
+    ):
         z = Adversary(10, norm, start=False).attack(lambda z: stack.ascent(z, y), x, 0.3)
         torch.testing.assert_close(((z - x) * line).sum(2), best, rtol=1e-12, atol=0)
         z = Adversary(200, norm, size=0.1).attack(lambda z: stack.ascent(z, y), x, 0.3, noise=noise)
@@ -92,22 +116,30 @@ def test_pgd_reaches_the_exact_maximum_of_a_linear_score_in_both_balls() -> None
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 @pytest.mark.parametrize("steps", [1, 7])
-def test_attacked_rows_stay_in_ball_box_and_free_columns_and_raise_the_loss(norm: Any, steps: int) -> None:
-    net, (x, y) = stack_of(mlp(5, (8,), 3).double(), 3), some(classes=3)
+def test_attacked_rows_stay_in_ball_box_and_free_columns_and_raise_the_loss(
+    norm: Any, steps: int
+) -> None:
+    net = stack_of(mlp(5, (8,), 3).double(), 3)
+    x, y = some(classes=3)
     net.theta.normal_(generator=torch.Generator().manual_seed(0))
-    free, eps = torch.tensor([True, True, False, True, True]), torch.tensor([0.0, 0.1, 0.4], dtype=F64)[:, None, None]
+    free = torch.tensor([True, True, False, True, True])
+    eps = torch.tensor([0.0, 0.1, 0.4], dtype=F64)[:, None, None]
     noise = torch.rand(x.shape, generator=torch.Generator().manual_seed(3), dtype=F64) * 2 - 1
     box = torch.zeros(5, dtype=F64), torch.ones(5, dtype=F64)
-    z = Adversary(steps, norm).attack(lambda z: net.ascent(z, y), x, eps, noise=noise, box=box, free=free)
+    z = Adversary(steps, norm).attack(
+        lambda z: net.ascent(z, y), x, eps, noise=noise, box=box, free=free
+    )
     far = (z - x).abs().amax(2) if norm == "linf" else (z - x).square().sum(2).sqrt()
     assert bool((far <= eps[..., 0] * (1 + 1e-9)).all())
     assert bool(((z >= 0) & (z <= 1)).all())
     assert torch.equal(z[..., 2], x[..., 2])
     assert torch.equal(z[0], x[0])  # epsilon 0
-    before, after = (
-        torch.stack([cross_entropy(r, labels) for r, labels in zip(net.scores(rows), y, strict=True)]).mean(1)
-        for rows in (x, z)
-    )
+    before = torch.stack(
+        [cross_entropy(r, labels) for r, labels in zip(net.scores(x), y, strict=True)]
+    ).mean(1)
+    after = torch.stack(
+        [cross_entropy(r, labels) for r, labels in zip(net.scores(z), y, strict=True)]
+    ).mean(1)
     assert bool((after[1:] > before[1:]).all())
 
 
@@ -132,7 +164,9 @@ def test_ascent_by_hand_is_that_of_autograd_up_to_a_positive_factor(outputs: int
     mine = stack.ascent(x, y)
     torch.testing.assert_close(mine, any_module.ascent(x, y), rtol=1e-9, atol=1e-12)
     rows = x.clone().requires_grad_()
-    loss = sum(cross_entropy(r, labels).sum() for r, labels in zip(stack.scores(rows), y, strict=True))
+    loss = sum(
+        cross_entropy(r, labels).sum() for r, labels in zip(stack.scores(rows), y, strict=True)
+    )
     assert isinstance(loss, Tensor)
     (g,) = torch.autograd.grad(loss, rows)
     cosine = nn.functional.cosine_similarity(mine, g, dim=2)
@@ -184,7 +218,13 @@ def test_attacks_of_training_follow_the_settings(monkeypatch: pytest.MonkeyPatch
         ({"hidden": (), "attack_norm": "l2"}, Adversary(10, "l2"), True),
     ):
         seen.clear()
-        made: dict[str, Any] = {"hidden": (4,), "epochs": 1, "batch_size": 60, "epsilon": 0.1, **settings}
+        made: dict[str, Any] = {
+            "hidden": (4,),
+            "epochs": 1,
+            "batch_size": 60,
+            "epsilon": 0.1,
+            **settings,
+        }
         Recipe(**made).fit(TABLE, Y, SCHEMA)
         assert len(seen) == 2
         assert {s for s, _ in seen} == {how}
@@ -198,7 +238,9 @@ def test_hardened_networks_keep_more_accuracy_under_attack() -> None:
     y = pd.Series((x @ torch.tensor([2.0, -1, 0.3, 0.3, -0.3, 0.3]) > 0.8).long().numpy())
     schema = hf.Schema.infer(table, scaling="minmax")
     for hidden in ((), (12,)):
-        hard = train_adversarial(Recipe(hidden=hidden, epochs=40, lr=0.02), table, y, schema, epsilon=[0, 0.1, 0.2])
+        hard = train_adversarial(
+            Recipe(hidden=hidden, epochs=40, lr=0.02), table, y, schema, epsilon=[0, 0.1, 0.2]
+        )
         kept = attacked_accuracy(hard.bank, table, y, epsilon=0.15)
         assert kept[0] < kept[1]
         assert kept[0] < kept[2]
@@ -207,18 +249,25 @@ def test_hardened_networks_keep_more_accuracy_under_attack() -> None:
 def test_every_family_is_trained_adversarially() -> None:
     families = {"seed": 1, "leave_one_out": 1, "bootstrap": 1, "last_layer": 1, "width": 1}
     plain = hf.ModelBank.retrain(SMALL, TABLE, Y, SCHEMA, families=families)
-    hard = hf.ModelBank.retrain(hf.Recipe.of(SMALL, epsilon=0.2), TABLE, Y, SCHEMA, families=families)
+    hard = hf.ModelBank.retrain(
+        hf.Recipe.of(SMALL, epsilon=0.2), TABLE, Y, SCHEMA, families=families
+    )
     assert not plain.members() & hard.members()
-    before, after = (bank.scores(TABLE) for bank in (plain, hard))
+    before = plain.scores(TABLE)
+    after = hard.scores(TABLE)
     assert bool(((before - after).abs().amax((1, 2)) > 1e-3).all())
 
 
 def test_plain_gradient_descent_is_torch_sgd() -> None:
-    recipe = Recipe(hidden=(4,), epochs=3, batch_size=40, lr=0.1, weight_decay=0.01, optimizer="sgd")
-    start, end = (Recipe.of(recipe, epochs=e).fit(TABLE, Y, SCHEMA) for e in (1, 2))
+    recipe = Recipe(
+        hidden=(4,), epochs=3, batch_size=40, lr=0.1, weight_decay=0.01, optimizer="sgd"
+    )
+    start = Recipe.of(recipe, epochs=1).fit(TABLE, Y, SCHEMA)
+    end = Recipe.of(recipe, epochs=2).fit(TABLE, Y, SCHEMA)
     module: Any = start.module
     assert isinstance(module, nn.Sequential)
-    x, labels = SCHEMA.encode(TABLE), torch.tensor((Y == "yes").to_numpy()).long()
+    x = SCHEMA.encode(TABLE)
+    labels = torch.tensor((Y == "yes").to_numpy()).long()
     first = {name: value.clone() for name, value in module.state_dict().items()}
     # The order of the second epoch comes from the same generator.
     from holdfast.retraining.loop import Orders
@@ -240,7 +289,11 @@ def test_plain_gradient_descent_is_torch_sgd() -> None:
 
 def test_a_bank_is_attacked_as_its_models_are() -> None:
     hard = train_adversarial(SMALL, TABLE, Y, SCHEMA, epsilon=[0, 0.2], seeds=2)
-    for settings in ({}, {"steps": 1, "step_size": 1.0, "start": False}, {"norm": "l2", "steps": 5}):
+    for settings in (
+        {},
+        {"steps": 1, "step_size": 1.0, "start": False},
+        {"norm": "l2", "steps": 5},
+    ):
         all_rows = pgd_attack(hard.bank, TABLE, Y, epsilon=0.2, **settings)
         kept = attacked_accuracy(hard.bank, TABLE, Y, epsilon=0.2, **settings)
         for i in range(4):
@@ -248,12 +301,15 @@ def test_a_bank_is_attacked_as_its_models_are() -> None:
             torch.testing.assert_close(
                 pgd_attack(alone, TABLE, Y, epsilon=0.2, **settings), all_rows[i], atol=2e-4, rtol=0
             )
-            assert attacked_accuracy(alone, TABLE, Y, epsilon=0.2, **settings) == pytest.approx(kept[i], abs=0.02)
+            assert attacked_accuracy(alone, TABLE, Y, epsilon=0.2, **settings) == pytest.approx(
+                kept[i], abs=0.02
+            )
 
 
 def test_what_nobody_can_change_is_spared_on_request() -> None:
     model = SMALL.fit(TABLE, Y, SCHEMA)
-    x, at = SCHEMA.encode(TABLE), SCHEMA.encoding()
+    x = SCHEMA.encode(TABLE)
+    at = SCHEMA.encoding()
     assert bool(at.fixed.any())
     z = pgd_attack(model, TABLE, Y, epsilon=0.3)
     assert bool(((z != x) & at.fixed).any())
@@ -261,7 +317,8 @@ def test_what_nobody_can_change_is_spared_on_request() -> None:
     assert torch.equal(z[:, at.fixed | at.one_hot], x[:, at.fixed | at.one_hot])
     assert bool((z != x).any())
     few = pgd_attack(model, TABLE.iloc[[3, 50]], Y.iloc[[3, 50]], epsilon=0.3)
-    assert torch.equal(few, pgd_attack(model, TABLE, Y, epsilon=0.3)[[3, 50]])  # a row does not depend on others
+    # a row does not depend on others
+    assert torch.equal(few, pgd_attack(model, TABLE, Y, epsilon=0.3)[[3, 50]])
 
 
 def test_accuracy_without_an_attack_is_accuracy() -> None:
@@ -314,7 +371,9 @@ def test_errors_name_the_thing() -> None:
         pgd_attack(hard.bank, TABLE, Y, epsilon=0.1, immutable=["ages"])
     with pytest.raises(hf.HoldfastError, match="no class 'maybe'"):
         pgd_attack(hard.bank, TABLE, Y.replace("yes", "maybe"), epsilon=0.1)
-    black = hf.Model.of(lambda rows: np.tile([0.4, 0.6], (len(rows), 1)), SCHEMA, classes=["no", "yes"])
+    black = hf.Model.of(
+        lambda rows: np.tile([0.4, 0.6], (len(rows), 1)), SCHEMA, classes=["no", "yes"]
+    )
     with pytest.raises(hf.HoldfastError, match="this model has none"):
         pgd_attack(black, TABLE, Y, epsilon=0.1)
 

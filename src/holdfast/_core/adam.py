@@ -1,9 +1,10 @@
-"""Adam (Kingma and Ba 2015): one step of many tensors at once, and the optimiser of a stack of models.
+"""Adam (Kingma and Ba 2015): one step of many tensors at once, and the optimiser of a stack of
+models.
 
     m <- b1 m + (1 - b1) g,   v <- b2 v + (1 - b2) g^2,   p <- p - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
 
-torch's fused kernel, which `torch.optim.Adam(fused=True)` calls, makes a step in one pass over memory. It is private,
-so where torch has none, plain tensor operations do the same up to rounding.
+torch's fused kernel, which `torch.optim.Adam(fused=True)` calls, makes a step in one pass over
+memory. It is private, so where torch has none, plain tensor operations do the same up to rounding.
 """
 
 from collections.abc import Sequence
@@ -12,14 +13,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-BETAS, EPS = (0.9, 0.999), 1e-8
+BETAS = 0.9, 0.999
+EPS = 1e-8
 FUSED_ADAM: Any = getattr(torch, "_fused_adam_", None)
 
 
 def adam_step(
-    parameters: Sequence[Tensor], gradients: Sequence[Tensor], means: Sequence[Tensor], squares: Sequence[Tensor],
-    counts: Sequence[Tensor], *, lr: float, eps: float = EPS, weight_decay: float = 0.0,
-) -> None:  # fmt: skip
+    parameters: Sequence[Tensor],
+    gradients: Sequence[Tensor],
+    means: Sequence[Tensor],
+    squares: Sequence[Tensor],
+    counts: Sequence[Tensor],
+    *,
+    lr: float,
+    eps: float = EPS,
+    weight_decay: float = 0.0,
+) -> None:
     """One step of each tensor, in place.
 
     Args:
@@ -31,9 +40,20 @@ def adam_step(
     b1, b2 = BETAS
     if FUSED_ADAM is not None:
         FUSED_ADAM(
-            parameters, gradients, means, squares, [], counts, lr=lr, beta1=b1, beta2=b2, weight_decay=weight_decay,
-            eps=eps, amsgrad=False, maximize=False,
-        )  # fmt: skip
+            parameters,
+            gradients,
+            means,
+            squares,
+            [],
+            counts,
+            lr=lr,
+            beta1=b1,
+            beta2=b2,
+            weight_decay=weight_decay,
+            eps=eps,
+            amsgrad=False,
+            maximize=False,
+        )
         return
     for p, g, m, v, count in zip(parameters, gradients, means, squares, counts, strict=True):
         t = float(count)
@@ -45,16 +65,23 @@ def adam_step(
 
 
 class Adam:
-    """Adam on the parameters of M models, in place; each has a count of steps, as some make fewer than others.
+    """Adam on the parameters of M models, in place; each has a count of steps, as some make fewer
+    than others.
 
     Args:
         theta: (M, P) one row for each model, or (P,): one vector with one count.
         lr, eps, weight_decay: as in `adam_step`.
     """
 
-    def __init__(self, theta: Tensor, *, lr: float, eps: float = EPS, weight_decay: float = 0.0) -> None:
-        self.theta, self.lr, self.eps, self.weight_decay = theta, lr, eps, weight_decay
-        self.m, self.v = torch.zeros_like(theta), torch.zeros_like(theta)
+    def __init__(
+        self, theta: Tensor, *, lr: float, eps: float = EPS, weight_decay: float = 0.0
+    ) -> None:
+        self.theta = theta
+        self.lr = lr
+        self.eps = eps
+        self.weight_decay = weight_decay
+        self.m = torch.zeros_like(theta)
+        self.v = torch.zeros_like(theta)
         self.counts = torch.zeros(len(theta) if theta.ndim == 2 else 1)
         self.rows = [list(held.unbind()) if held.ndim == 2 else [held] for held in self.held]
         self.count_of = list(self.counts.unbind())
@@ -65,7 +92,8 @@ class Adam:
         return [self.theta, self.m, self.v]
 
     def step(self, g: Tensor) -> None:
-        """A step by gradients g: of the first models, as many as it has rows, or of the one vector."""
+        """A step by gradients g: of the first models, as many as it has rows, or of the one
+        vector."""
         gradients = list(g.unbind()) if g.ndim == 2 else [g]
         n = len(gradients)
         self.counts[:n] += 1

@@ -3,15 +3,17 @@
     lower bound    B(tail; k, n - k + 1), the tail quantile of a beta distribution; 0 for k = 0
     upper bound    1 - the lower bound for n - k of n
 
-No normal approximation: they are right for any k and n. That the lower bound with tail 1 - c reaches a share s is the
-same as P(X >= k) <= 1 - c for X binomial with n and s: of shares below s, that is seen in at most 1 - c of all samples.
+No normal approximation: they are right for any k and n. That the lower bound with tail 1 - c
+reaches a share s is the same as P(X >= k) <= 1 - c for X binomial with n and s: of shares below s,
+that is seen in at most 1 - c of all samples.
 """
 
 from typing import Any
 
 import numpy as np
 
-from holdfast.errors import require, untyped
+from holdfast._core.checks import untyped
+from holdfast.errors import SettingError
 
 Array = np.ndarray[Any, Any]
 
@@ -30,18 +32,21 @@ def lower_bound(seen: Any, n: int, confidence: float = 0.95) -> Array:
 
 
 def models_needed(at_least: float = 0.95, confidence: float = 0.95) -> int:
-    """The smallest n for which n of n give a lower bound of `at_least`: at_least^n <= 1 - confidence."""
+    """The smallest n for which n of n give a lower bound of `at_least`: at_least^n <= 1 -
+    confidence."""
     check_share("at_least", at_least)
     check_share("confidence", confidence)
     n = max(1, int(np.log(1 - confidence) / np.log(at_least)) - 1)
-    while float(lower_bound(n, n, confidence)) < at_least:  # once or twice; no rounding can contradict the bound
+    # once or twice; no rounding can contradict the bound
+    while float(lower_bound(n, n, confidence)) < at_least:
         n += 1
     return n
 
 
 def check_share(name: str, value: float) -> None:
     """An error unless a share lies between 0 and 1."""
-    require(0 < value < 1, f"{name} must lie between 0 and 1, got {value}")
+    if not 0 < value < 1:
+        raise SettingError(f"{name} must lie between 0 and 1, got {value}")
 
 
 def _lower(seen: Any, n: int, tail: float) -> Array:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 @contextmanager
 def whole_folder(folder: Path) -> Generator[Path]:
-    """A new folder to write to, which takes the place of `folder` at the end, or vanishes if something fails."""
+    """A new folder to write to, which takes the place of `folder` at the end, or vanishes if
+    something fails."""
     folder = folder.absolute()
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, Generic, Self, TypeVar, cast
 
-from holdfast.errors import SettingError, did_you_mean, require
+from holdfast._core.checks import did_you_mean
+from holdfast.errors import SettingError
 
 LARGEST = 3.4028234663852886e38  # number in single precision
 
@@ -51,7 +52,9 @@ class Settings:
         for name, value in params.items():
             head, _, rest = name.partition("__")
             if head not in known:
-                raise SettingError(f"{type(self).__name__} has no setting {head!r}; {did_you_mean(head, known)}")
+                raise SettingError(
+                    f"{type(self).__name__} has no setting {head!r}; {did_you_mean(head, known)}"
+                )
             if rest:
                 getattr(self, head).set_params(**{rest: value})
             else:
@@ -67,9 +70,12 @@ class Settings:
         """Raise a `SettingError` if a setting is a number that single precision cannot hold."""
         for name, value in self.get_params(deep=False).items():
             fits = not isinstance(value, float) or abs(value) < LARGEST
-            require(fits, f"{name} must be a finite number, got {value}")
+            if not fits:
+                raise SettingError(f"{name} must be a finite number, got {value}")
 
     def __repr__(self) -> str:
         values = [(spec, getattr(self, spec.name)) for spec in fields(cast(Any, self))]
-        changed = ", ".join(f"{spec.name}={value!r}" for spec, value in values if value != spec.default)
+        changed = ", ".join(
+            f"{spec.name}={value!r}" for spec, value in values if value != spec.default
+        )
         return f"{type(self).__name__}({changed})"

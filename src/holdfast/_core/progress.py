@@ -1,9 +1,11 @@
-"""A bar on stderr for long work, with lines above it; nothing at all when it is off or nobody is looking."""
+"""A bar on stderr for long work, with lines above it; nothing at all when it is off or nobody is
+looking."""
 
 import sys
 from typing import Any, Literal
 
-Shown = bool | Literal["lines"]  # "lines": what is said is written even where nobody is looking, such as to a log
+# "lines": what is said is written even where nobody is looking, such as to a log
+Shown = bool | Literal["lines"]
 
 
 class Progress:
@@ -19,9 +21,20 @@ class Progress:
     def __enter__(self) -> "Progress":
         if self.shown:
             from rich.console import Console
-            from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import (
+                BarColumn,
+                Progress,
+                TaskProgressColumn,
+                TextColumn,
+                TimeRemainingColumn,
+            )
 
-            columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TaskProgressColumn(),
+                TimeRemainingColumn(),
+            )
             self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
             self._bar.start()
             self._task = self._bar.add_task(self.title, total=1)

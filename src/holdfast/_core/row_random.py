@@ -1,4 +1,5 @@
-"""Random numbers that belong to a row: a function of the seed and the contents of the row, and of nothing else."""
+"""Random numbers that belong to a row: a function of the seed and the contents of the row, and of
+nothing else."""
 
 import hashlib
 import math
@@ -8,7 +9,9 @@ import torch
 from torch import Tensor
 
 _GOLDEN = -7046029254386353131  # 2^64 / golden ratio as int64: spreads counters over all bits
-_MASK34, _MASK37, _MASK33 = (1 << 34) - 1, (1 << 37) - 1, (1 << 33) - 1
+_MASK34 = (1 << 34) - 1
+_MASK37 = (1 << 37) - 1
+_MASK33 = (1 << 33) - 1
 
 
 def _scramble(z: Tensor) -> Tensor:
@@ -22,11 +25,12 @@ def _scramble(z: Tensor) -> Tensor:
 class RowRandom:
     """Random numbers that are a function of (seed, contents of the row, draw) and nothing else.
 
-    A row therefore gets the same numbers alone, in any batch, and on any worker; the caller's global
-    generators are never touched. `draw` numbers the independent draws of one search.
+    A row therefore gets the same numbers alone, in any batch, and on any worker; the caller's
+    global generators are never touched. `draw` numbers the independent draws of one search.
 
-    The `common_` numbers are a function of (seed, draw) alone: drawn once and shared by all rows, for searches
-    that would otherwise spend most of their time on drawing, and for comparing models on the same draws.
+    The `common_` numbers are a function of (seed, draw) alone: drawn once and shared by all rows,
+    for searches that would otherwise spend most of their time on drawing, and for comparing models
+    on the same draws.
     """
 
     keys: Tensor  # (n,) int64
@@ -42,11 +46,15 @@ class RowRandom:
     def __getitem__(self, rows: Tensor) -> "RowRandom":
         return RowRandom(self.keys[rows], self.seed)
 
-    def common_uniform(self, *shape: int, draw: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
+    def common_uniform(
+        self, *shape: int, draw: int = 0, dtype: torch.dtype = torch.float32
+    ) -> Tensor:
         """`shape` numbers in [0, 1), the same for all rows."""
         return torch.rand(shape, generator=self._common(draw), dtype=dtype)
 
-    def common_normal(self, *shape: int, draw: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
+    def common_normal(
+        self, *shape: int, draw: int = 0, dtype: torch.dtype = torch.float32
+    ) -> Tensor:
         """`shape` standard normal numbers, the same for all rows."""
         return torch.randn(shape, generator=self._common(draw), dtype=dtype)
 
@@ -66,18 +74,21 @@ class RowRandom:
 
     def uniform(self, *shape: int, draw: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
         """`(n, *shape)` numbers in [0, 1)."""
-        top = (self._words(math.prod(shape), draw) >> 40) & ((1 << 24) - 1)  # 24 bits are what a float32 can hold
+        # 24 bits are what a float32 can hold
+        top = (self._words(math.prod(shape), draw) >> 40) & ((1 << 24) - 1)
         return (top.to(dtype) / (1 << 24)).reshape(-1, *shape)
 
     def bits16(self, *shape: int, draw: int = 0) -> Tensor:
-        """`(n, *shape)` integers in [0, 65536), four from each word: for those who draw millions."""
+        """`(n, *shape)` integers in [0, 65536), four from each word: for those who draw
+        millions."""
         return (self._quarters(math.prod(shape), draw).to(torch.int32) & 0xFFFF).reshape(-1, *shape)
 
     def coins(self, p: float, *shape: int, draw: int = 0) -> Tensor:
         """`(n, *shape)` booleans, true with probability p (to the nearest 1/65536)."""
         parts = self._quarters(math.prod(shape), draw)
         below = round(p * 65536) - 32768
-        coins = parts < below if below < 32768 else torch.ones_like(parts, dtype=torch.bool)  # 32768 is no int16
+        # 32768 is no int16
+        coins = parts < below if below < 32768 else torch.ones_like(parts, dtype=torch.bool)
         return coins.reshape(-1, *shape)
 
     def normal(self, *shape: int, draw: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -9,7 +9,7 @@ import typer
 
 from holdfast.cli.options import QUIET, SEED, TABLE_OUT, UNANSWERED, argument, option, refuse
 from holdfast.cli.output import MOST_ROWS, check_chart, check_table, echo
-from holdfast.errors import SettingError, require
+from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,16 +21,28 @@ FAMILIES = "retrain=100"
 
 def audit(
     answers: Path = argument("FILE", "Answers written by `holdfast explain --out FILE.parquet`."),
-    data: Path | None = option("retraining", "TABLE", "Training rows with their outcome, to retrain models on."),
+    data: Path | None = option(
+        "retraining", "TABLE", "Training rows with their outcome, to retrain models on."
+    ),
     outcome: str | None = option(
         "retraining", "COLUMN", "The column of --data that holds the outcome, if it is not clear."
     ),
-    recipe: Path | None = option("retraining", "FILE", "How the model is made (TOML): hidden, epochs, batch_size, lr."),
-    families: str | None = option("retraining", "LIST", f"What is varied and how often; default {FAMILIES}."),
-    tables: list[str] | None = option(
-        "retraining", "NAME=FILE", "Also a model made from this other data; may be repeated.", None, "--table"
+    recipe: Path | None = option(
+        "retraining", "FILE", "How the model is made (TOML): hidden, epochs, batch_size, lr."
     ),
-    bank: Path | None = option("retraining", "FILE", "Use the models in this file instead of retraining."),
+    families: str | None = option(
+        "retraining", "LIST", f"What is varied and how often; default {FAMILIES}."
+    ),
+    tables: list[str] | None = option(
+        "retraining",
+        "NAME=FILE",
+        "Also a model made from this other data; may be repeated.",
+        None,
+        "--table",
+    ),
+    bank: Path | None = option(
+        "retraining", "FILE", "Use the models in this file instead of retraining."
+    ),
     save_bank: Path | None = option("retraining", "FILE", "Keep the retrained models here."),
     seed: int = SEED,
     rule: str = option(
@@ -39,11 +51,17 @@ def audit(
         "What a model must give: all that was asked for (target), or the class alone (class).",
         "target",
     ),
-    at_least: float = option("measure", "SHARE", "The share of retrained models a certificate speaks of.", 0.95),
+    at_least: float = option(
+        "measure", "SHARE", "The share of retrained models a certificate speaks of.", 0.95
+    ),
     confidence: float = option("measure", "SHARE", "How sure a certificate is.", 0.95),
     out: Path | None = TABLE_OUT,
-    plot: Path | None = option("output", "FILE", "Also draw survival against cost: .png, .svg or .html."),
-    strict: bool = option("output", None, "Exit with 3 if some answer is not certified.", False, "--strict"),
+    plot: Path | None = option(
+        "output", "FILE", "Also draw survival against cost: .png, .svg or .html."
+    ),
+    strict: bool = option(
+        "output", None, "Exit with 3 if some answer is not certified.", False, "--strict"
+    ),
     quiet: bool = QUIET,
 ) -> None:
     """Check answers against retrained models: survival with exact intervals, and certificates."""
@@ -52,7 +70,10 @@ def audit(
 
     if bank:
         options = {"--data": data, "--recipe": recipe, "--table": tables, "--families": families}
-        refuse(options, "with --bank FILE nothing is retrained, so {} cannot be heeded; leave one of them out")
+        refuse(
+            options,
+            "with --bank FILE nothing is retrained, so {} cannot be heeded; leave one of them out",
+        )
     check_chart(plot)
     check_table(out)
     cfs = hf.Counterfactuals.load(answers)
@@ -75,32 +96,51 @@ def audit(
         save_chart(found.plot(at_least=at_least, confidence=confidence), plot)
     if not quiet:
         typer.echo(found.describe(at_least=at_least, confidence=confidence), err=True)
-    if strict and not all(table["certified"][cfs.answered]):  # None, too few models, is no certificate
+    # None, too few models, is no certificate
+    if strict and not all(table["certified"][cfs.answered]):
         raise typer.Exit(UNANSWERED)
 
 
 def retrained(
-    cfs: "hf.Counterfactuals", data: Path | None, outcome: str | None, recipe: Path | None, families: str,
-    tables: Sequence[str], seed: int, quiet: bool,
-) -> "hf.ModelBank":  # fmt: skip
+    cfs: "hf.Counterfactuals",
+    data: Path | None,
+    outcome: str | None,
+    recipe: Path | None,
+    families: str,
+    tables: Sequence[str],
+    seed: int,
+    quiet: bool,
+) -> "hf.ModelBank":
     """The bank that the options describe."""
     import holdfast as hf
     from holdfast.retraining.families import parsed_families
 
     if recipe is None or (data is None and not tables):
-        raise SettingError("give --data FILE and --recipe FILE to retrain models, or --bank FILE to use those you have")
-    how, counts, named = hf.Recipe.load(recipe), parsed_families(families, "--families"), parsed_tables(tables)
+        raise SettingError(
+            "give --data FILE and --recipe FILE to retrain models, or --bank FILE to use those "
+            "you have"
+        )
+    how = hf.Recipe.load(recipe)
+    counts = parsed_families(families, "--families")
+    named = parsed_tables(tables)
 
     def labelled(path: Path) -> "tuple[pd.DataFrame, pd.Series[Any]]":
         return hf.datasets.read_labelled(path, outcome, cfs.schema, classes=cfs.classes)[:2]
 
     banks = list["hf.ModelBank"]()
     if data is not None:
-        more: dict[str, Any] = {"families": counts, "classes": cfs.classes, "seed": seed, "progress": not quiet}
+        more: dict[str, Any] = {
+            "families": counts,
+            "classes": cfs.classes,
+            "seed": seed,
+            "progress": not quiet,
+        }
         banks.append(hf.ModelBank.retrain(how, *labelled(data), cfs.schema, **more))
     if named:
         others = {name: labelled(file) for name, file in named.items()}
-        banks.append(hf.ModelBank.from_tables(how, others, cfs.schema, classes=cfs.classes, seed=seed))
+        banks.append(
+            hf.ModelBank.from_tables(how, others, cfs.schema, classes=cfs.classes, seed=seed)
+        )
     return banks[0].join(*banks[1:])
 
 
@@ -109,7 +149,9 @@ def parsed_tables(parts: Sequence[str]) -> dict[str, Path]:
     out = dict[str, Path]()
     for part in parts:
         name, _, file = part.partition("=")
-        require(name and file, f"--table takes NAME=FILE, got {part!r}")
-        require(name not in out, f"--table names {name!r} twice; give each file a name of its own")
+        if not (name and file):
+            raise SettingError(f"--table takes NAME=FILE, got {part!r}")
+        if name in out:
+            raise SettingError(f"--table names {name!r} twice; give each file a name of its own")
         out[name] = Path(file)
     return out

@@ -6,11 +6,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from holdfast._core.checks import untyped
 from holdfast.cli import images as cli_images
 from holdfast.cli.explain import print_changes
 from holdfast.cli.options import option, refuse
 from holdfast.cli.output import echo, printable, say
-from holdfast.errors import MissingExtraError, require, untyped
+from holdfast.errors import MissingExtraError, SettingError
 from holdfast.registry import build_method
 
 if TYPE_CHECKING:
@@ -19,32 +20,50 @@ if TYPE_CHECKING:
     import holdfast as hf
     from holdfast.datasets import Dataset
 
-DEMO, DEMO_NETWORK, DEMO_IMAGES = "holdfast-demo", "holdfast-demo-network", "holdfast-demo-images"
+DEMO = "holdfast-demo"
+DEMO_NETWORK = "holdfast-demo-network"
+DEMO_IMAGES = "holdfast-demo-images"
 TREES = {"max_iter": 30, "max_leaf_nodes": 6, "learning_rate": 0.15}  # of the pipeline
-HOLD, MODELS = 0.9, {"guide": 60, "calibration": 150, "audit": 200}  # half a minute of retraining
+# half a minute of retraining
+HOLD = 0.9
+MODELS = {"guide": 60, "calibration": 150, "audit": 200}
 FEWER = "guide=40,calibration=80,audit=100"  # for the command that is printed
-AUDIT_MODELS, GUIDE_MODELS = 30, 10  # of each family, for the network
+# of each family, for the network
+AUDIT_MODELS = 30
+GUIDE_MODELS = 10
 SHOWN = 8  # people in the table that is printed
 
 
 def demo(
     out: Path | None = option(
-        "", "DIR", f"Directory for the files it leaves behind; left out: {DEMO}, with -network or -images behind it."
+        "",
+        "DIR",
+        f"Directory for the files it leaves behind; left out: {DEMO}, with -network or -images "
+        "behind it.",
     ),
-    network: bool = option("", None, "A torch network instead of a pipeline of trees.", False, "--network"),
-    images: bool = option("", None, "Handwritten digits instead: which pixels to change.", False, "--images"),
+    network: bool = option(
+        "", None, "A torch network instead of a pipeline of trees.", False, "--network"
+    ),
+    images: bool = option(
+        "", None, "Handwritten digits instead: which pixels to change.", False, "--images"
+    ),
     method: str | None = option(
         "", "NAME", "How --network and --images search; left out: min-cost, for images deduce."
     ),
 ) -> None:
-    """Train a pipeline on the German Credit data, make plans for all it refuses, and see that they hold."""
-    require(not (network and images), "--network and --images are two demos; give one of them")
+    """Train a pipeline on the German Credit data, make plans for all it refuses, and see that they
+    hold."""
+    if network and images:
+        raise SettingError("--network and --images are two demos; give one of them")
     if images:
         cli_images.demo(out or Path(DEMO_IMAGES), method or "deduce")
     elif network:
         _network_demo(out or Path(DEMO_NETWORK), method or "min-cost")
     else:
-        refuse({"--method": method}, "{} is for --network and --images; plans have a search of their own")
+        refuse(
+            {"--method": method},
+            "{} is for --network and --images; plans have a search of their own",
+        )
         _demo(out or Path(DEMO))
 
 
@@ -56,7 +75,9 @@ def _demo(out: Path) -> None:
     credit = hf.datasets.german_credit()
     train, test = credit.split()
     fitted = pipeline().fit(train.X, train.y)
-    recourse = hf.Recourse(fitted, train.X, train.y, schema=credit.schema, hold=HOLD, models=MODELS, progress=True)
+    recourse = hf.Recourse(
+        fitted, train.X, train.y, schema=credit.schema, hold=HOLD, models=MODELS, progress=True
+    )
     refused = refused_by(recourse.model, test, out)
     hf.datasets.write_table(train.X.assign(outcome=train.y), out / "training.csv")
     credit.schema.save(out / "schema.toml")
@@ -65,26 +86,38 @@ def _demo(out: Path) -> None:
     echo(printable(plans.describe(most=SHOWN)))
     smallest = hf.TreeSearch(norm=1).explain(recourse.model, refused, "approved")
     then = hf.audit(smallest, recourse.bank.audit)
-    right, models = float((recourse.model.predict(test.X) == test.y).mean()), len(recourse.bank.audit)
+    right = float((recourse.model.predict(test.X) == test.y).mean())
+    models = len(recourse.bank.audit)
     cost, dear = (float(cfs.cost("weighted")[cfs.answered].mean()) for cfs in (smallest, plans.cfs))
     echo(
-        f"\nThe pipeline is right about {right:.0%} of {len(test.X)} test applicants and refuses {len(refused)}.\n"
-        f"The smallest changes that it accepts hold on {then.survival().mean():.1%} of {models} models that stand for "
-        f"new training data; {int(then.certified(at_least=HOLD).sum())} of {int(smallest.found.sum())} are certified.\n"
-        f"The plans hold on {plans.survival[plans.cfs.answered].mean():.1%} of them; {int(plans.certified.sum())} of "
-        f"{int(plans.cfs.answered.sum())} are certified; they cost {dear:.2f} instead of {cost:.2f}.\n"
+        f"\nThe pipeline is right about {right:.0%} of {len(test.X)} test applicants and refuses "
+        f"{len(refused)}.\n"
+        f"The smallest changes that it accepts hold on {then.survival().mean():.1%} of {models} "
+        "models that stand for "
+        f"new training data; {int(then.certified(at_least=HOLD).sum())} of "
+        f"{int(smallest.found.sum())} are certified.\n"
+        f"The plans hold on {plans.survival[plans.cfs.answered].mean():.1%} of them; "
+        f"{int(plans.certified.sum())} of "
+        f"{int(plans.cfs.answered.sum())} are certified; they cost {dear:.2f} instead of "
+        f"{cost:.2f}.\n"
         f"All that took {time.perf_counter() - start:.0f} s."
     )
     kept = keep(fitted, out / "model.skops")
     page = _page(plans, out / "report.html")
-    echo(f"Everything is in {out}{', the page in ' + str(out / 'report.html') if page else ''}. Try next:\n")
+    echo(
+        f"Everything is in {out}{', the page in ' + str(out / 'report.html') if page else ''}. "
+        "Try next:\n"
+    )
     echo(plans_command(out) if kept else "holdfast demo --network")
 
 
 def pipeline() -> Any:
     """Boosted trees behind one-hot columns: scikit-learn and nothing else."""
-    compose, ensemble = untyped("sklearn.compose"), untyped("sklearn.ensemble")
-    onehot = untyped("sklearn.preprocessing").OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+    compose = untyped("sklearn.compose")
+    ensemble = untyped("sklearn.ensemble")
+    onehot = untyped("sklearn.preprocessing").OneHotEncoder(
+        handle_unknown="ignore", sparse_output=False
+    )
     words = compose.make_column_selector(dtype_exclude="number")
     encode = compose.make_column_transformer((onehot, words), remainder="passthrough")
     trees = ensemble.HistGradientBoostingClassifier(**TREES, random_state=0)
@@ -101,7 +134,8 @@ def refused_by(model: "hf.Model", test: "Dataset", out: Path) -> "pd.DataFrame":
 
 
 def keep(fitted: Any, path: Path) -> bool:
-    """The pipeline in a file that runs no code when it is loaded, where skops is there to write it."""
+    """The pipeline in a file that runs no code when it is loaded, where skops is there to write
+    it."""
     if importlib.util.find_spec("skops") is None:
         say(f"note: no {path.name}: to keep the pipeline, pip install 'holdfast[files]'")
         return False
@@ -110,9 +144,17 @@ def keep(fitted: Any, path: Path) -> bool:
 
 
 def plans_command(out: Path) -> str:
-    """Plans for the same people that hold a little less surely and cost less, ready to be pasted into a shell."""
+    """Plans for the same people that hold a little less surely and cost less, ready to be pasted
+    into a shell."""
     words = ["holdfast", "plans", str(out / "applicants.csv"), "--model", str(out / "model.skops")]
-    words += ["--schema", str(out / "schema.toml"), "--data", str(out / "training.csv"), "--outcome", "outcome"]
+    words += [
+        "--schema",
+        str(out / "schema.toml"),
+        "--data",
+        str(out / "training.csv"),
+        "--outcome",
+        "outcome",
+    ]
     words += ["--target", "approved", "--hold", "0.8", "--models", FEWER]
     return shlex.join([*words, "--out", "plans.parquet"])
 
@@ -129,7 +171,9 @@ def _network_demo(out: Path, method: str) -> None:
     credit = hf.datasets.german_credit()
     train, test = credit.split()
     recipe = hf.Recipe(hidden=(64, 32), epochs=30, weight_decay=1e-3)
-    model = recipe.fit(train.X, train.y, credit.schema, classes=["denied", "approved"], progress=True)
+    model = recipe.fit(
+        train.X, train.y, credit.schema, classes=["denied", "approved"], progress=True
+    )
     model.save(out / "model.safetensors")
     credit.schema.save(out / "schema.toml")
     recipe.save(out / "recipe.toml")
@@ -144,37 +188,54 @@ def _network_demo(out: Path, method: str) -> None:
     right = float((model.predict(test.X) == test.y).mean())
     echo(
         f"The network is right about {right:.0%} of {len(test.X)} test applicants and "
-        f"refuses {len(refused)}; {int(cfs.found.sum())} of them get an answer, with {cfs.cost('l0').mean():.1f} "
+        f"refuses {len(refused)}; {int(cfs.found.sum())} of them get an answer, with "
+        f"{cfs.cost('l0').mean():.1f} "
         f"changes on average, in {time.perf_counter() - start:.1f} s."
     )
     make_it_hold(explainer, cfs, model, recipe, train, out)
-    echo(f"Everything is in {out}{', the page in ' + str(out / 'report.html') if page else ''}. Try next:\n")
+    echo(
+        f"Everything is in {out}{', the page in ' + str(out / 'report.html') if page else ''}. "
+        "Try next:\n"
+    )
     echo(explain_command(out, method, explainer.needs_data))
     echo(audit_command(out))
 
 
 def make_it_hold(
-    explainer: "hf.Explainer", cfs: "hf.Counterfactuals", model: "hf.Model", recipe: "hf.Recipe", train: "Dataset",
+    explainer: "hf.Explainer",
+    cfs: "hf.Counterfactuals",
+    model: "hf.Model",
+    recipe: "hf.Recipe",
+    train: "Dataset",
     out: Path,
-) -> None:  # fmt: skip
-    """Audit the answers on retrained models, then move them to where other retrained models agree."""
+) -> None:
+    """Audit the answers on retrained models, then move them to where other retrained models
+    agree."""
     import holdfast as hf
 
     def retrained(families: dict[str, int], seed: int) -> "hf.ModelBank":
         rows = train.X, train.y, train.schema
-        return hf.ModelBank.retrain(recipe, *rows, families=families, classes=model.classes, seed=seed, progress=True)
+        return hf.ModelBank.retrain(
+            recipe, *rows, families=families, classes=model.classes, seed=seed, progress=True
+        )
 
     bank = retrained({"seed": AUDIT_MODELS, "leave_one_out": AUDIT_MODELS}, 0)
     guide = retrained({"seed": GUIDE_MODELS}, 1000)
     stable = hf.StableNeighborSearch(start=explainer, bank=guide).fit(model, train.X)
     held = stable.explain(model, cfs.before, "approved", progress=True)
     held.save(out / "recourse-stable.parquet")
-    for name, answers in (("These answers", cfs), ("Moved to where retrained models agree, they", held)):
+    for name, answers in (
+        ("These answers", cfs),
+        ("Moved to where retrained models agree, they", held),
+    ):
         audit = hf.audit(answers, bank)
-        certified, cost = int(audit.certified().sum()), float(answers.cost("l2").mean())
+        certified = int(audit.certified().sum())
+        cost = float(answers.cost("l2").mean())
         echo(
-            f"{name} hold on {audit.survival().mean():.1%} of {len(bank)} retrained models; {certified} of "
-            f"{int(answers.found.sum())} are certified (95% of such models, 95% sure); l2 cost {cost:.2f}."
+            f"{name} hold on {audit.survival().mean():.1%} of {len(bank)} retrained models; "
+            f"{certified} of "
+            f"{int(answers.found.sum())} are certified (95% of such models, 95% sure); l2 cost "
+            f"{cost:.2f}."
         )
 
 
@@ -190,7 +251,13 @@ def _page(answers: "hf.Plans | hf.Counterfactuals", path: Path) -> bool:
 
 def explain_command(out: Path, method: str, needs_data: bool) -> str:
     """The demo's answers again, by `holdfast explain`, ready to be pasted into a shell."""
-    words = ["holdfast", "explain", str(out / "applicants.csv"), "--model", str(out / "model.safetensors")]
+    words = [
+        "holdfast",
+        "explain",
+        str(out / "applicants.csv"),
+        "--model",
+        str(out / "model.safetensors"),
+    ]
     words += ["--schema", str(out / "schema.toml"), "--target", "approved", "--method", method]
     words += ["--data", str(out / "training.csv")] if needs_data else []
     return shlex.join([*words, "--out", "recourse.parquet"])
@@ -198,5 +265,13 @@ def explain_command(out: Path, method: str, needs_data: bool) -> str:
 
 def audit_command(out: Path) -> str:
     """An audit of the moved answers on models of your own making."""
-    words = ["holdfast", "audit", str(out / "recourse-stable.parquet"), "--data", str(out / "training.csv")]
-    return shlex.join([*words, "--recipe", str(out / "recipe.toml"), "--families", "seed=100", "--seed", "7"])
+    words = [
+        "holdfast",
+        "audit",
+        str(out / "recourse-stable.parquet"),
+        "--data",
+        str(out / "training.csv"),
+    ]
+    return shlex.join(
+        [*words, "--recipe", str(out / "recipe.toml"), "--families", "seed=100", "--seed", "7"]
+    )

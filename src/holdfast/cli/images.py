@@ -1,4 +1,5 @@
-"""The commands for images: `holdfast train images`, `holdfast demo --images`, and `explain` with a model of images."""
+"""The commands for images: `holdfast train images`, `holdfast demo --images`, and `explain` with a
+model of images."""
 
 import shlex
 import time
@@ -7,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from holdfast._core.checks import untyped
 from holdfast.cli.options import wanted
 from holdfast.cli.output import (
     check_ending,
@@ -18,7 +20,7 @@ from holdfast.cli.output import (
     print_table,
     say,
 )
-from holdfast.errors import FileError, HoldfastError, MissingExtraError, SettingError, require, untyped
+from holdfast.errors import FileError, HoldfastError, MissingExtraError, SettingError
 from holdfast.registry import build_image_method
 
 if TYPE_CHECKING:
@@ -40,9 +42,16 @@ DEMO_CLASSES = 10  # one digit of each is explained
 
 
 def train(
-    place: Path, kind: str, assignments: Sequence[str], seed: int, test: float, out: Path | None, *, progress: bool,
+    place: Path,
+    kind: str,
+    assignments: Sequence[str],
+    seed: int,
+    test: float,
+    out: Path | None,
+    *,
+    progress: bool,
     quiet: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Train a network on images, and keep it with the densities of its features."""
     out = out or Path("images.safetensors")
     check_ending(out, (".safetensors",), "a model's")
@@ -54,7 +63,9 @@ def train(
     net = network_by_name(kind, assignments, seed)
     data = load_images(place, "train")
     if data.labels is None:
-        raise FileError(f"{str(place)!r} has no array 'labels'; a network learns from images and their labels")
+        raise FileError(
+            f"{str(place)!r} has no array 'labels'; a network learns from images and their labels"
+        )
     learn, held = held_out(len(data), test, seed, "images")
     rest = data[held]
     start = time.perf_counter()
@@ -64,7 +75,12 @@ def train(
     seconds = time.perf_counter() - start
     density = densities(net.model_, data.images[learn], data.labels[learn])
     net.model_.save(out, density=density)
-    report: dict[str, Any] = {"kind": "images", "network": kind, "model": str(out), "images": len(learn)}
+    report: dict[str, Any] = {
+        "kind": "images",
+        "network": kind,
+        "model": str(out),
+        "images": len(learn),
+    }
     report |= {"test_images": len(held), "classes": len(net.classes_), "seconds": round(seconds, 3)}
     report |= {"densities": density is not None}
     report |= {"accuracy": net.score(rest.images, data.labels[held])} if held else {}
@@ -74,30 +90,52 @@ def train(
 
 
 def densities(model: "ImageModel", images: Any, labels: Any) -> "FeatureDensity | None":
-    """Of the network's features; a class of a single image has none, which only DeDUCE would mind."""
+    """Of the network's features; a class of a single image has none, which only DeDUCE would
+    mind."""
     from holdfast.models.density import FeatureDensity
 
     try:
         return FeatureDensity(model).fit(images, labels)
     except HoldfastError as error:
-        warnings.warn(f"the file gets no densities of features, which DeDUCE needs: {error}", stacklevel=2)
+        warnings.warn(
+            f"the file gets no densities of features, which DeDUCE needs: {error}", stacklevel=2
+        )
         return None
 
 
 def words(report: dict[str, Any]) -> str:
     """The report in a few lines."""
-    what = f"{report['network']} network trained on {report['images']:,} images of {report['classes']} classes"
+    what = (
+        f"{report['network']} network trained on {report['images']:,} images of "
+        f"{report['classes']} classes"
+    )
     lines = [f"{what} in {report['seconds']:.1f} s: {report['model']}"]
     if "accuracy" in report:
-        lines.append(f"on {report['test_images']:,} images held out: right about {report['accuracy']:.1%}")
+        lines.append(
+            f"on {report['test_images']:,} images held out: right about {report['accuracy']:.1%}"
+        )
     return "\n".join(lines)
 
 
-def explain_command(images: Path, model: Path, method: str = "deduce", data: Path | None = None) -> str:
+def explain_command(
+    images: Path, model: Path, method: str = "deduce", data: Path | None = None
+) -> str:
     """What to type next."""
-    command = ["holdfast", "explain", str(images), "--model", str(model), "--method", method, "--target", "all"]
+    command = [
+        "holdfast",
+        "explain",
+        str(images),
+        "--model",
+        str(model),
+        "--method",
+        method,
+        "--target",
+        "all",
+    ]
     command += ["--data", str(data)] if data else []
-    return shlex.join([*command, "--out", "answers.parquet", "--report", "answers.html", "--grid", "answers.png"])
+    return shlex.join(
+        [*command, "--out", "answers.parquet", "--report", "answers.html", "--grid", "answers.png"]
+    )
 
 
 # ---- explain
@@ -111,31 +149,43 @@ def wants_images(place: Path, model: Path) -> bool:
         return True
     if place.suffix.lower() in (".npz", ".npy") and model.is_file():
         hint = "train one with `holdfast train images`"
-        raise FileError(f"{str(place)!r} holds images, but {str(model)!r} holds no model of images; {hint}")
+        raise FileError(
+            f"{str(place)!r} holds images, but {str(model)!r} holds no model of images; {hint}"
+        )
     return False
 
 
-def explain(question: "Question", *, locked: Path | None, first: int | None, grid: Path | None) -> int:
+def explain(
+    question: "Question", *, locked: Path | None, first: int | None, grid: Path | None
+) -> int:
     """Find counterfactual images, write and print them; returns how many pairs have no answer."""
     from holdfast.images.io import load_images, read_mask
     from holdfast.images.model import ImageModel
 
-    q, method = question, question.method or "deduce"
+    q = question
+    method = question.method or "deduce"
     check_ending(q.out, ANSWERS, "an answer's")
     check_report(q.report)
     check_ending(grid, (".png", ".svg"), "a picture's")
     check_writable(q.out, q.report, grid)
-    require(first is None or first >= 1, f"--first must be at least 1, got {first}")
+    if not (first is None or first >= 1):
+        raise SettingError(f"--first must be at least 1, got {first}")
     explainer = build_image_method(method, q.settings)
     model = ImageModel.load(q.model)
     target = target_of(model.classes, q.target, q.any_other, q.probability)
     given = load_images(q.table, "test", model.size)[:first]
     fit_on(q.data, explainer, method, model)
     cfs = explainer.explain(
-        model, given.images, target, labels=given.labels, locked=None if locked is None else read_mask(locked),
-        seed=q.seed, batch_size=128 if q.batch_size is None else q.batch_size, time_budget=q.time_budget,
+        model,
+        given.images,
+        target,
+        labels=given.labels,
+        locked=None if locked is None else read_mask(locked),
+        seed=q.seed,
+        batch_size=128 if q.batch_size is None else q.batch_size,
+        time_budget=q.time_budget,
         progress=not q.quiet,
-    )  # fmt: skip
+    )
     unanswered = deliver(cfs, q, print_pairs)
     if grid and len(cfs):
         cfs.grid(grid)
@@ -144,33 +194,45 @@ def explain(question: "Question", *, locked: Path | None, first: int | None, gri
     return unanswered
 
 
-def target_of(classes: Sequence[Any], name: str | None, any_other: bool, probability: float | None) -> "hf.Target":
+def target_of(
+    classes: Sequence[Any], name: str | None, any_other: bool, probability: float | None
+) -> "hf.Target":
     """As for tables, and "all" for every class but an image's own."""
     import holdfast as hf
 
     if name is None and not any_other:
         known = ", ".join(f"--target {shlex.quote(str(c))}" for c in classes[:4])
-        raise SettingError(f"say which class is wanted: {known}, ..., --target all for each of them, or --any-other")
+        raise SettingError(
+            f"say which class is wanted: {known}, ..., --target all for each of them, or "
+            "--any-other"
+        )
     if name == "all" and not any_other and "all" not in map(str, classes):
         return hf.Target("all", probability)
     return wanted(classes, name, any_other, probability)
 
 
-def fit_on(data: Path | None, explainer: "ImageExplainer", method: str, model: "ImageModel") -> None:
-    """Give a method that looks at data its data: those in a file, or for DeDUCE the densities in the model's file."""
+def fit_on(
+    data: Path | None, explainer: "ImageExplainer", method: str, model: "ImageModel"
+) -> None:
+    """Give a method that looks at data its data: those in a file, or for DeDUCE the densities in
+    the model's file."""
     from holdfast.images.deduce import DeDUCE
     from holdfast.images.io import load_images
 
     if not explainer.needs_data:
         if data:
-            warnings.warn(f"method {method!r} looks at no data, so --data is not used", stacklevel=2)
+            warnings.warn(
+                f"method {method!r} looks at no data, so --data is not used", stacklevel=2
+            )
     elif data:
         known = load_images(data, "train", model.size)
         explainer.fit(model, known.images, known.labels)
     elif isinstance(explainer, DeDUCE) and model.density is not None:
         explainer.fit(model)
     else:
-        raise SettingError(f"method {method!r} looks at data; give it training images with --data FILE.npz")
+        raise SettingError(
+            f"method {method!r} looks at data; give it training images with --data FILE.npz"
+        )
 
 
 def print_pairs(cfs: "ImageCounterfactuals", most: int) -> None:
@@ -178,8 +240,20 @@ def print_pairs(cfs: "ImageCounterfactuals", most: int) -> None:
     rows = list[list[object]]()
     for line in cfs.to_table().head(most).to_dict("records"):
         missing = line["status"] == "not found"
-        cells = [line["row"], f"{line['label']} → {line['target']}", line["status"], "-" if missing else line["pixels"]]
-        rows.append([*cells, "-" if missing else f"{line['l1']:.2f}", line["iterations"], f"{line['confidence']:.2f}"])
+        cells = [
+            line["row"],
+            f"{line['label']} → {line['target']}",
+            line["status"],
+            "-" if missing else line["pixels"],
+        ]
+        rows.append(
+            [
+                *cells,
+                "-" if missing else f"{line['l1']:.2f}",
+                line["iterations"],
+                f"{line['confidence']:.2f}",
+            ]
+        )
     print_table(["image", "classes", "status", "pixels", "l1", "steps", "probability"], rows)
     if len(cfs) > most:
         echo(f"The first {most} of {len(cfs):,} pairs.")
@@ -189,7 +263,8 @@ def print_pairs(cfs: "ImageCounterfactuals", most: int) -> None:
 
 
 def demo(out: Path, method: str) -> None:
-    """Train a network on the digits that come with scikit-learn, and ask what would make each digit another one."""
+    """Train a network on the digits that come with scikit-learn, and ask what would make each digit
+    another one."""
     import numpy as np
 
     from holdfast.images.classifier import SpectralResNet
@@ -200,14 +275,20 @@ def demo(out: Path, method: str) -> None:
     out.mkdir(parents=True, exist_ok=True)
     digits: Any = untyped("sklearn.datasets").load_digits()
     order = np.random.default_rng(0).permutation(len(digits.target))
-    x, y = (digits.images[order] / 16).astype(np.float32), digits.target[order]
-    test, known = slice(0, DEMO_DIGITS), slice(DEMO_DIGITS, None)
-    net = SpectralResNet(**DEMO_NET).fit(x[known], y[known], held_out=(x[test], y[test]), progress=True)
+    x = (digits.images[order] / 16).astype(np.float32)
+    y = digits.target[order]
+    test = slice(0, DEMO_DIGITS)
+    known = slice(DEMO_DIGITS, None)
+    net = SpectralResNet(**DEMO_NET).fit(
+        x[known], y[known], held_out=(x[test], y[test]), progress=True
+    )
     model = net.model_
     model.save(out / "model.safetensors", density=densities(model, x[known], y[known]))
     explainer.fit(model, x[known], y[known])
     right = net.predict(x[test]) == y[test]
-    first = np.array([np.flatnonzero(right & (y[test] == digit))[0] for digit in range(DEMO_CLASSES)])
+    first = np.array(
+        [np.flatnonzero(right & (y[test] == digit))[0] for digit in range(DEMO_CLASSES)]
+    )
     write_images(out / "digits.npz", x[first], y[first])
     write_images(out / "training.npz", x[known], y[known])
     cfs = explainer.explain(model, x[first], "all", labels=y[first], progress=True)
@@ -217,8 +298,10 @@ def demo(out: Path, method: str) -> None:
     print_pairs(cfs, 10)
     echo(
         f"The network is right about {right.mean():.1%} of {DEMO_DIGITS} digits it has not seen. "
-        f"{int(cfs.found.sum())} of {len(cfs)} pairs of a digit and another class get an answer, which changes "
-        f"{cfs.pixels.mean():.1f} of 64 pixels on average; {time.perf_counter() - start:.1f} s in all."
+        f"{int(cfs.found.sum())} of {len(cfs)} pairs of a digit and another class get an answer, "
+        "which changes "
+        f"{cfs.pixels.mean():.1f} of 64 pixels on average; {time.perf_counter() - start:.1f} s in "
+        "all."
     )
     echo(f"Everything is in {out}: look at {picture} and {out / 'report.html'}. Try next:\n")
     # DeDUCE finds what it needs in the model's file.

@@ -1,4 +1,5 @@
-"""`holdfast inspect`: what a model file is, whether loading it is safe, what it expects, and what can explain it."""
+"""`holdfast inspect`: what a model file is, whether loading it is safe, what it expects, and what
+can explain it."""
 
 from pathlib import Path
 from typing import Any, cast
@@ -9,7 +10,9 @@ from holdfast.cli.output import echo, print_json, printable
 MOST = 12  # names in a line
 
 
-def inspect(file: Path = argument("FILE", "A model file of any kind."), as_json: bool = AS_JSON) -> None:
+def inspect(
+    file: Path = argument("FILE", "A model file of any kind."), as_json: bool = AS_JSON
+) -> None:
     """Say what a model FILE is and what it expects. Nothing of the file is run."""
     from holdfast.models.formats.inspect import inspect as look
 
@@ -25,11 +28,18 @@ def inspect(file: Path = argument("FILE", "A model file of any kind."), as_json:
 def lines(found: dict[str, Any]) -> list[str]:
     """What was found, in words."""
     out = [f"{found['file']}: {found['what']}, {found['bytes']:,} bytes"]
-    out += [{"safe": "loading: safe, it holds data and runs no code", "runs code": "loading: REFUSED, it can run code",
-             "refused": "loading: refused"}[found["loading"]]]  # fmt: skip
+    out += [
+        {
+            "safe": "loading: safe, it holds data and runs no code",
+            "runs code": "loading: REFUSED, it can run code",
+            "refused": "loading: refused",
+        }[found["loading"]]
+    ]
     if found["problem"]:
         return [*out, f"problem: {found['problem']}"]
-    out.append(f"schema: {'in the file' if found['schema'] else 'not in the file; pass one with --schema'}")
+    out.append(
+        f"schema: {'in the file' if found['schema'] else 'not in the file; pass one with --schema'}"
+    )
     out += [f"{key}: {short(found[key])}" for key in ("inputs", "classes", "outputs") if found[key]]
     out += [f"{key}: {short(value)}" for key, value in found["details"].items()]
     out.append(f"gradients: {'yes' if found['gradients'] else 'no'}")
@@ -41,7 +51,11 @@ def short(value: Any) -> str:
     if isinstance(value, dict):
         value = [f"{k or 'ai.onnx'} {v}" for k, v in cast(dict[str, Any], value).items()]
     if not isinstance(value, list):
-        return {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+        return (
+            {True: "yes", False: "no"}.get(value, str(value))
+            if isinstance(value, bool)
+            else str(value)
+        )
     words = [str(v) for v in cast(list[Any], value)]
     return ", ".join(words[:MOST]) + (f" and {len(words) - MOST} more" if len(words) > MOST else "")
 

@@ -16,7 +16,13 @@ def methods(as_json: bool = AS_JSON) -> None:
     for m in about:
         needs = [word for word in ("gradients", "data") if m[f"needs_{word}"]]
         settings = [f"{name}={value}" for name, value in m["settings"].items()]
-        lines = [m["name"], m["class"]], [m["for"]], [m["title"], m["paper"]], needs or ["-"], settings
+        lines = (
+            [m["name"], m["class"]],
+            [m["for"]],
+            [m["title"], m["paper"]],
+            needs or ["-"],
+            settings,
+        )
         rows.append(["\n".join(cell) for cell in lines])
     print_table(["method", "for", "what it does", "needs", "settings"], rows, lines=True)
 
@@ -30,5 +36,7 @@ def datasets(as_json: bool = AS_JSON) -> None:
         print_json(about)
         return
     names = ["name", "rows", "columns", "classes", "licence", "source", "at_hand"]
-    rows = [[f"{e[name]:,}" if isinstance(e[name], int) else e[name] for name in names] for e in about]
+    rows = [
+        [f"{e[name]:,}" if isinstance(e[name], int) else e[name] for name in names] for e in about
+    ]
     print_table([name.replace("_", " ") for name in names], rows)

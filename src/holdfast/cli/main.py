@@ -1,7 +1,7 @@
 """The command line, one file per command.
 
-Everything that can go wrong ends in `main`, as one sentence and a documented exit code. The library itself (torch,
-pandas) is imported inside the commands, so that `holdfast --help` answers at once.
+Everything that can go wrong ends in `main`, as one sentence and a documented exit code. The library
+itself (torch, pandas) is imported inside the commands, so that `holdfast --help` answers at once.
 """
 
 import io
@@ -32,7 +32,10 @@ usage; 3 with --strict, some row has no answer; 70 an error inside holdfast (set
 130 interrupted."""
 
 app = typer.Typer(
-    add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, epilog=" ".join(EXIT_CODES.split())
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    epilog=" ".join(EXIT_CODES.split()),
 )
 
 
@@ -46,10 +49,13 @@ def run_app(app: typer.Typer, name: str, argv: Sequence[str] | None = None) -> i
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         try:
-            for stream in (sys.stdout, sys.stderr):  # one that cannot show a letter gets its code instead
+            # one that cannot show a letter gets its code instead
+            for stream in (sys.stdout, sys.stderr):
                 if isinstance(stream, io.TextIOWrapper):
                     stream.reconfigure(errors="backslashreplace")
-            typer.main.get_command(app).main(args=None if argv is None else list(argv), prog_name=name)
+            typer.main.get_command(app).main(
+                args=None if argv is None else list(argv), prog_name=name
+            )
         except SystemExit as done:  # how typer ends, also after a usage error
             if done.code == INTERRUPTED:
                 say("interrupted")
@@ -61,7 +67,9 @@ def run_app(app: typer.Typer, name: str, argv: Sequence[str] | None = None) -> i
             return _failed(BAD_INPUT, str(error))
         except Exception as error:
             what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            hint = "probably a fault in holdfast, not in your input; set HOLDFAST_DEBUG=1 to see where"
+            hint = (
+                "probably a fault in holdfast, not in your input; set HOLDFAST_DEBUG=1 to see where"
+            )
             return _failed(INTERNAL, f"unexpected {what} ({hint})")
     return 0
 
@@ -73,7 +81,9 @@ def _failed(code: int, message: str) -> int:
     return code
 
 
-def _show_warning(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+def _show_warning(
+    message: Warning | str, category: type[Warning], *place: Any, **more: Any
+) -> None:
     say(f"note: {message}")
 
 
@@ -86,7 +96,13 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def holdfast(
     version: bool = option(
-        "", None, "Print the version and leave.", False, "--version", callback=_version, is_eager=True
+        "",
+        None,
+        "Print the version and leave.",
+        False,
+        "--version",
+        callback=_version,
+        is_eager=True,
     ),
 ) -> None:
     """What would have to change for another decision: counterfactual explanations and recourse."""

@@ -6,22 +6,36 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from holdfast.errors import SettingError, TargetError, require
+from holdfast.errors import SettingError, TargetError
 
 if TYPE_CHECKING:
     import holdfast as hf
 
-BAD_INPUT, UNANSWERED, INTERNAL, INTERRUPTED = 2, 3, 70, 130
+BAD_INPUT = 2
+UNANSWERED = 3
+INTERNAL = 70
+INTERRUPTED = 130
 PANELS = {
-    "asked": "What is asked", "table": "Table", "method": "Method and settings", "retraining": "Retrained models",
-    "measure": "Measurement", "output": "Output", "images": "Only for images",
-    "counterfactual": "Only for counterfactual", "": None,
-}  # fmt: skip
+    "asked": "What is asked",
+    "table": "Table",
+    "method": "Method and settings",
+    "retraining": "Retrained models",
+    "measure": "Measurement",
+    "output": "Output",
+    "images": "Only for images",
+    "counterfactual": "Only for counterfactual",
+    "": None,
+}
 
 
-def option(panel: str, value: str | None, about: str, default: Any = None, *names: str, **more: Any) -> Any:
-    """An option under a heading of the help, named as its parameter; a flag has no value, and its name is given."""
-    return typer.Option(default, *names, metavar=value, help=about, rich_help_panel=PANELS[panel], **more)
+def option(
+    panel: str, value: str | None, about: str, default: Any = None, *names: str, **more: Any
+) -> Any:
+    """An option under a heading of the help, named as its parameter; a flag has no value, and its
+    name is given."""
+    return typer.Option(
+        default, *names, metavar=value, help=about, rich_help_panel=PANELS[panel], **more
+    )
 
 
 def argument(value: str, about: str) -> Any:
@@ -32,12 +46,18 @@ def argument(value: str, about: str) -> Any:
 # ---- options that several commands have
 
 SCHEMA = option("table", "FILE", "What may change (TOML); left out: read off the table.")
-FIXED = option("table", "LIST", "Columns that nobody can change, with commas between them; may be repeated.")
+FIXED = option(
+    "table", "LIST", "Columns that nobody can change, with commas between them; may be repeated."
+)
 UP = option("table", "LIST", "Columns that may only rise; may be repeated.")
 DOWN = option("table", "LIST", "Columns that may only fall; may be repeated.")
 SETTINGS = option(
-    "method", "KEY=VALUE", "A setting, such as steps=200 or epochs=20; may be repeated.", None, "--set"
-)  # fmt: skip
+    "method",
+    "KEY=VALUE",
+    "A setting, such as steps=200 or epochs=20; may be repeated.",
+    None,
+    "--set",
+)
 SEED = option("method", "N", "Where all random numbers come from.", 0)
 TABLE_OUT = option("output", "FILE", "Where the table goes: .csv, .json or .parquet.")
 QUIET = option("output", None, "Nothing on stderr but errors.", False, "--quiet")
@@ -47,7 +67,9 @@ AS_JSON = option("output", None, "Print JSON instead of a table.", False, "--jso
 # ---- what is asked
 
 
-def wanted(classes: Sequence[Any], name: str | None, any_other: bool, probability: float | None) -> "hf.Target":
+def wanted(
+    classes: Sequence[Any], name: str | None, any_other: bool, probability: float | None
+) -> "hf.Target":
     """The target that the options name."""
     import holdfast as hf
 
@@ -55,9 +77,11 @@ def wanted(classes: Sequence[Any], name: str | None, any_other: bool, probabilit
         of_classes = {"--any-other": any_other, "--probability": probability}
         refuse(of_classes, "{} is for models with classes, this one has none; leave it out")
         hint = "this is a regression model: say which range is wanted, such as --target 200..250"
-        require(name is not None, hint, TargetError)
+        if name is None:
+            raise TargetError(hint)
     if any_other:
-        require(name is None, "--target and --any-other contradict each other; give one of them", TargetError)
+        if name is not None:
+            raise TargetError("--target and --any-other contradict each other; give one of them")
         return hf.Target(probability=probability)
     if name is None:
         known = " or ".join(f"--target {shlex.quote(str(c))}" for c in classes[:6])

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from holdfast.errors import FileError, listed, optional, require
+from holdfast._core.checks import listed, optional
+from holdfast.errors import FileError
 
 if TYPE_CHECKING:
     from holdfast.cli.explain import Question
@@ -44,15 +45,19 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
-def print_table(names: Sequence[str], rows: Iterable[Iterable[object]], *, lines: bool = False) -> None:
+def print_table(
+    names: Sequence[str], rows: Iterable[Iterable[object]], *, lines: bool = False
+) -> None:
     """A table for eyes."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table, console = Table(*names, show_lines=lines), Console()
+    table = Table(*names, show_lines=lines)
+    console = Console()
     for cells in rows:
-        table.add_row(*(Text(printable(str(cell))) for cell in cells))  # as Text: a level "[red]" is no markup
+        # as Text: a level "[red]" is no markup
+        table.add_row(*(Text(printable(str(cell))) for cell in cells))
     with console.capture() as text:
         console.print(table)
     echo(text.get().rstrip("\n"))
@@ -73,9 +78,12 @@ def print_report(report: dict[str, Any], words: Callable[[dict[str, Any]], str])
 
 
 def deliver(
-    cfs: "Counterfactuals | ImageCounterfactuals", question: "Question", show: Callable[[Any, int], None]
+    cfs: "Counterfactuals | ImageCounterfactuals",
+    question: "Question",
+    show: Callable[[Any, int], None],
 ) -> int:
-    """To the files, or to stdout: by `show` for eyes, as JSON for programs; returns how many have no answer."""
+    """To the files, or to stdout: by `show` for eyes, as JSON for programs; returns how many have
+    no answer."""
     from holdfast.datasets import records
 
     if question.out is not None:
@@ -98,7 +106,8 @@ def check_ending(path: Path | None, endings: Sequence[str], what: str) -> None:
     """A file of that kind has one of these endings."""
     ends = endings[0] if len(endings) == 1 else f"one of {listed(endings)}"
     known = path is None or path.suffix.lower() in endings
-    require(known, f"cannot write {str(path)!r}: {what} name must end in {ends}", FileError)
+    if not known:
+        raise FileError(f"cannot write {str(path)!r}: {what} name must end in {ends}")
 
 
 def check_report(path: Path | None) -> None:
@@ -122,7 +131,8 @@ def check_chart(path: Path | None) -> None:
     if path is None:
         return
     hint = f"the extension must be one of {', '.join(EXTENSIONS)}"
-    require(path.suffix.lower() in EXTENSIONS, f"cannot write {str(path)!r}: {hint}", FileError)
+    if path.suffix.lower() not in EXTENSIONS:
+        raise FileError(f"cannot write {str(path)!r}: {hint}")
     for module in ("altair", "vl_convert"):
         optional(module, "plot")
 
@@ -130,7 +140,11 @@ def check_chart(path: Path | None) -> None:
 def check_writable(*paths: Path | None) -> None:
     """A file that cannot be written is an error before the work, not after it."""
     for path in (path for path in paths if path is not None):
-        start, folder = f"cannot write {str(path)!r}", path.parent
-        require(folder.is_dir(), f"{start}: there is no directory {str(folder)!r}", FileError)
-        require(not path.is_dir(), f"{start}: it is a directory", FileError)
-        require(os.access(path if path.exists() else folder, os.W_OK), f"{start}: no permission", FileError)
+        start = f"cannot write {str(path)!r}"
+        folder = path.parent
+        if not folder.is_dir():
+            raise FileError(f"{start}: there is no directory {str(folder)!r}")
+        if path.is_dir():
+            raise FileError(f"{start}: it is a directory")
+        if not os.access(path if path.exists() else folder, os.W_OK):
+            raise FileError(f"{start}: no permission")

@@ -1,4 +1,5 @@
-"""`holdfast plans`: for every row of a table the cheapest change that holds when the model is retrained."""
+"""`holdfast plans`: for every row of a table the cheapest change that holds when the model is
+retrained."""
 
 import shutil
 import sys
@@ -8,9 +9,29 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from holdfast.cli.options import DOWN, FIXED, QUIET, SEED, UNANSWERED, UP, argument, option, refuse, wanted
-from holdfast.cli.output import MOST_ROWS, check_report, check_table, check_writable, echo, printable, say
-from holdfast.errors import FileError, SettingError, did_you_mean, require
+from holdfast._core.checks import did_you_mean
+from holdfast.cli.options import (
+    DOWN,
+    FIXED,
+    QUIET,
+    SEED,
+    UNANSWERED,
+    UP,
+    argument,
+    option,
+    refuse,
+    wanted,
+)
+from holdfast.cli.output import (
+    MOST_ROWS,
+    check_report,
+    check_table,
+    check_writable,
+    echo,
+    printable,
+    say,
+)
+from holdfast.errors import FileError, SettingError
 from holdfast.registry import split_names
 
 if TYPE_CHECKING:
@@ -23,60 +44,103 @@ WIDEST = 120  # letters of a table on the terminal
 
 def plans(
     table: Path = argument("TABLE", "People to make plans for: a CSV, JSON or Parquet file."),
-    model: Path | None = option("asked", "FILE", "The model: safetensors, skops, XGBoost, LightGBM or ONNX."),
-    target: str | None = option(
-        "asked", "NAME",
-        "The class that is wanted, left out: any but the present one; of a regression model a range, such as 200..250.",
+    model: Path | None = option(
+        "asked", "FILE", "The model: safetensors, skops, XGBoost, LightGBM or ONNX."
     ),
-    probability: float | None = option("asked", "P", "How likely the model must find the wanted class."),
+    target: str | None = option(
+        "asked",
+        "NAME",
+        "The class that is wanted, left out: any but the present one; of a regression model a "
+        "range, such as 200..250.",
+    ),
+    probability: float | None = option(
+        "asked", "P", "How likely the model must find the wanted class."
+    ),
     hold: float | None = option(
         "asked", "SHARE", "The share of retrained models that is to accept a plan; default: 0.95."
     ),
-    confidence: float | None = option("asked", "SHARE", "How sure a certificate of that is; default: 0.95."),
-    classes: list[str] | None = option(
-        "asked", "LIST", "Names of the model's classes in the order of its scores, such as denied,approved."
+    confidence: float | None = option(
+        "asked", "SHARE", "How sure a certificate of that is; default: 0.95."
     ),
-    trust: bool = option("asked", None, "Load files that can run code; only your own.", False, "--trust-model-code"),
-    data: Path | None = option("table", "TABLE", "The rows that the model was trained on, with their outcome."),
+    classes: list[str] | None = option(
+        "asked",
+        "LIST",
+        "Names of the model's classes in the order of its scores, such as denied,approved.",
+    ),
+    trust: bool = option(
+        "asked", None, "Load files that can run code; only your own.", False, "--trust-model-code"
+    ),
+    data: Path | None = option(
+        "table", "TABLE", "The rows that the model was trained on, with their outcome."
+    ),
     outcome: str | None = option("table", "COLUMN", "The column of --data that holds the outcome."),
     time: str | None = option(
-        "table", "COLUMN", "The column of --data that says how old rows are: models of earlier data guide the search."
+        "table",
+        "COLUMN",
+        "The column of --data that says how old rows are: models of earlier data guide the search.",
     ),
     groups: str | None = option(
-        "table", "COLUMN", "The column of --data that says which rows belong together, such as those of one person."
+        "table",
+        "COLUMN",
+        "The column of --data that says which rows belong together, such as those of one person.",
     ),
-    weight: str | None = option("table", "COLUMN", "The column of --data that says how much each row counted."),
+    weight: str | None = option(
+        "table", "COLUMN", "The column of --data that says how much each row counted."
+    ),
     schema: Path | None = option(
-        "table", "FILE", "What may change (TOML); left out: the one in the model file, or read off --data."
+        "table",
+        "FILE",
+        "What may change (TOML); left out: the one in the model file, or read off --data.",
     ),
     fixed: list[str] | None = FIXED,
     up: list[str] | None = UP,
     down: list[str] | None = DOWN,
     recipe: Path | None = option(
-        "retraining", "FILE", "How the model is made (TOML); left out: as the model file says, or as is usual."
+        "retraining",
+        "FILE",
+        "How the model is made (TOML); left out: as the model file says, or as is usual.",
     ),
     family: str | None = option(
-        "retraining", "NAME",
-        "The judges: stretch or fresh, for models of new data; retrain, for models of the same table; default: auto.",
+        "retraining",
+        "NAME",
+        "The judges: stretch or fresh, for models of new data; retrain, for models of the same "
+        "table; default: auto.",
     ),
     models: str | None = option(
-        "retraining", "LIST", "How many models guide, choose and audit, such as guide=40,calibration=100,audit=100."
+        "retraining",
+        "LIST",
+        "How many models guide, choose and audit, such as guide=40,calibration=100,audit=100.",
     ),
-    workers: int | None = option("retraining", "N", "Models retrained at once; left out: as many as there are cores."),
-    cache: Path | None = option("retraining", "DIR", "Keep the retrained models here, and start from those it has."),
+    workers: int | None = option(
+        "retraining", "N", "Models retrained at once; left out: as many as there are cores."
+    ),
+    cache: Path | None = option(
+        "retraining", "DIR", "Keep the retrained models here, and start from those it has."
+    ),
     start: Path | None = option(
-        "retraining", "DIR", "Start from a folder written by --save, in place of --model.", None, "--from"
+        "retraining",
+        "DIR",
+        "Start from a folder written by --save, in place of --model.",
+        None,
+        "--from",
     ),
     seed: int = SEED,
     out: Path | None = option(
-        "output", "FILE", "Write the plans as Parquet (with provenance), JSON or CSV; left out: print them."
+        "output",
+        "FILE",
+        "Write the plans as Parquet (with provenance), JSON or CSV; left out: print them.",
     ),
     report: Path | None = option("output", "FILE.html", "Write a page with plots as well."),
-    save: Path | None = option("output", "DIR", "Write model, retrained models and calibration, for --from."),
-    strict: bool = option("output", None, "Exit with 3 if somebody has no certified plan.", False, "--strict"),
+    save: Path | None = option(
+        "output", "DIR", "Write model, retrained models and calibration, for --from."
+    ),
+    strict: bool = option(
+        "output", None, "Exit with 3 if somebody has no certified plan.", False, "--strict"
+    ),
     quiet: bool = QUIET,
-) -> None:  # fmt: skip
-    """Find, for every row of TABLE, the cheapest change that still holds when the model is retrained."""
+) -> None:
+    """Find, for every row of TABLE, the cheapest change that still holds when the model is
+    retrained."""
     import holdfast as hf
 
     if quiet:
@@ -86,49 +150,96 @@ def plans(
     check_writable(out, report, None if save is None or save.is_dir() else save)
     if start is not None:
         of_models = {
-            "--model": model, "--hold": hold, "--confidence": confidence, "--classes": classes, "--schema": schema,
-            "--fixed": fixed, "--up": up, "--down": down, "--recipe": recipe, "--models": models, "--time": time,
-            "--groups": groups, "--weight": weight, "--family": family, "--cache": cache, "--outcome": outcome,
+            "--model": model,
+            "--hold": hold,
+            "--confidence": confidence,
+            "--classes": classes,
+            "--schema": schema,
+            "--fixed": fixed,
+            "--up": up,
+            "--down": down,
+            "--recipe": recipe,
+            "--models": models,
+            "--time": time,
+            "--groups": groups,
+            "--weight": weight,
+            "--family": family,
+            "--cache": cache,
+            "--outcome": outcome,
             "--trust-model-code": trust,
-        }  # fmt: skip
-        refuse(of_models, "the folder of --from has the model and all that was made for it, so {} cannot be heeded")
+        }
+        refuse(
+            of_models,
+            "the folder of --from has the model and all that was made for it, so {} cannot be "
+            "heeded",
+        )
         recourse = hf.Recourse.load(start)
         recourse.X = None if data is None else hf.datasets.read_table(data, recourse.schema)
         recourse.progress = not quiet
     else:
-        level = {"hold": 0.95 if hold is None else hold, "confidence": 0.95 if confidence is None else confidence}
+        level = {
+            "hold": 0.95 if hold is None else hold,
+            "confidence": 0.95 if confidence is None else confidence,
+        }
         made_with: dict[str, Any] = {
-            **level, "models": counts(models), "cache": cache, "seed": seed, "workers": workers, "progress": not quiet,
-            "recipe": None if recipe is None else hf.Recipe.load(recipe), "family": family or "auto",
-        }  # fmt: skip
+            **level,
+            "models": counts(models),
+            "cache": cache,
+            "seed": seed,
+            "workers": workers,
+            "progress": not quiet,
+            "recipe": None if recipe is None else hf.Recipe.load(recipe),
+            "family": family or "auto",
+        }
         changed = {"fixed": split_names(fixed), "up": split_names(up), "down": split_names(down)}
         made_with |= {name: columns for name, columns in changed.items() if columns}
         about_rows = {"time": time, "groups": groups, "sample_weight": weight}
-        recourse = fresh(model, data, outcome, about_rows, schema, split_names(classes), trust, made_with)
+        recourse = fresh(
+            model, data, outcome, about_rows, schema, split_names(classes), trust, made_with
+        )
     own = recourse.model.classes
-    asked = hf.Target(probability=probability) if target is None and own else wanted(own, target, False, probability)
+    asked = (
+        hf.Target(probability=probability)
+        if target is None and own
+        else wanted(own, target, False, probability)
+    )
     people = hf.datasets.read_table(table, recourse.schema)
     found = recourse.plans(people, asked)
     deliver(found, out, report, quiet)
     if save is not None:
         recourse.save(save)
-    if strict and not (found.certified.to_numpy() | (found.cfs.status_codes == hf.Status.ALREADY_MET)).all():
+    if (
+        strict
+        and not (
+            found.certified.to_numpy() | (found.cfs.status_codes == hf.Status.ALREADY_MET)
+        ).all()
+    ):
         raise typer.Exit(UNANSWERED)
 
 
 def fresh(
-    model: Path | None, data: Path | None, outcome: str | None, about_rows: dict[str, str | None],
-    schema: Path | None, classes: list[str], trust: bool, made_with: dict[str, Any],
-) -> "hf.Recourse":  # fmt: skip
-    """All that plans are made with, from a model file and the rows that it learnt from; `about_rows` names columns that
-    say how old rows are, which belong together, and how much they count."""
+    model: Path | None,
+    data: Path | None,
+    outcome: str | None,
+    about_rows: dict[str, str | None],
+    schema: Path | None,
+    classes: list[str],
+    trust: bool,
+    made_with: dict[str, Any],
+) -> "hf.Recourse":
+    """All that plans are made with, from a model file and the rows that it learnt from;
+    `about_rows` names columns that say how old rows are, which belong together, and how much they
+    count."""
     import holdfast as hf
     from holdfast.evaluation.audit import models_needed
     from holdfast.models.formats.inspect import as_taken, inspect
 
-    models_needed(made_with["hold"], made_with["confidence"])  # an error where they are no shares, before any work
+    # an error where they are no shares, before any work
+    models_needed(made_with["hold"], made_with["confidence"])
     if model is None or data is None:
-        raise SettingError("give --model FILE and --data FILE, the rows that it was trained on; or --from DIR")
+        raise SettingError(
+            "give --model FILE and --data FILE, the rows that it was trained on; or --from DIR"
+        )
     given = None if schema is None else hf.Schema.load(schema)
     own = bool(inspect(model)["schema"])
     if given is None and not own:
@@ -142,7 +253,11 @@ def fresh(
         loaded = hf.Model.load(model, given, trust=trust, classes=classes or None)
         rows = hf.datasets.read_table(data, loaded.schema)
     X, y = labelled(data, outcome, rows, loaded)
-    values = {what: rows[check_column(rows, name, data)].to_numpy() for what, name in about_rows.items() if name}
+    values = {
+        what: rows[check_column(rows, name, data)].to_numpy()
+        for what, name in about_rows.items()
+        if name
+    }
     return hf.Recourse(loaded, X, y, **made_with, **values)
 
 
@@ -156,7 +271,8 @@ def check_outcome(rows: "pd.DataFrame", outcome: str | None, data: Path) -> str:
 def check_column(rows: "pd.DataFrame", name: str, data: Path) -> str:
     """The name of a column that is there."""
     known = name in rows.columns
-    require(known, f"{str(data)!r} has no column {name!r}; {did_you_mean(name, rows.columns)}", FileError)
+    if not known:
+        raise FileError(f"{str(data)!r} has no column {name!r}; {did_you_mean(name, rows.columns)}")
     return name
 
 
@@ -167,12 +283,16 @@ def labelled(
     from holdfast.datasets.labelled import as_classes
 
     name = check_outcome(rows, outcome, data)
-    features, y = rows[[column for column in model.schema.names if column in rows.columns]], rows[name]
-    require(name not in model.schema.names, f"{name!r} is a feature of the schema, so it cannot be the outcome")
+    features = rows[[column for column in model.schema.names if column in rows.columns]]
+    y = rows[name]
+    if name in model.schema.names:
+        raise SettingError(f"{name!r} is a feature of the schema, so it cannot be the outcome")
     if model.is_regression:
         return features, y
     learnt: Any = getattr(getattr(model, "wrapped", None), "classes_", None)
-    return features, as_classes(y, model.classes, range(len(model.classes)) if learnt is None else learnt)
+    return features, as_classes(
+        y, model.classes, range(len(model.classes)) if learnt is None else learnt
+    )
 
 
 def counts(text: str | None) -> dict[str, int]:

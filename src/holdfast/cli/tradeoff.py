@@ -9,7 +9,7 @@ import typer
 from holdfast.cli.options import FIXED, QUIET, SCHEMA, SEED, TABLE_OUT, option
 from holdfast.cli.output import check_chart, check_table, echo
 from holdfast.cli.train import labelled
-from holdfast.errors import SettingError, require
+from holdfast.errors import SettingError
 from holdfast.registry import build_method, split_names
 
 if TYPE_CHECKING:
@@ -20,34 +20,55 @@ EPSILON = "0:0.3:7"
 
 
 def tradeoff(
-    data: Path = option("table", "TABLE", "Rows with their outcome: a CSV, JSON or Parquet file.", ...),
-    target: str | None = option("table", "COLUMN", "The column that holds the outcome; left out: the last one."),
+    data: Path = option(
+        "table", "TABLE", "Rows with their outcome: a CSV, JSON or Parquet file.", ...
+    ),
+    target: str | None = option(
+        "table", "COLUMN", "The column that holds the outcome; left out: the last one."
+    ),
     schema: Path | None = SCHEMA,
     fixed: list[str] | None = FIXED,
-    wanted: str | None = option("asked", "NAME", "The outcome people want; left out: the one each does not get now."),
+    wanted: str | None = option(
+        "asked", "NAME", "The outcome people want; left out: the one each does not get now."
+    ),
     rows: int = option("asked", "N", "Test rows to ask about at most.", 500, min=1),
     methods: list[str] | None = option(
-        "method", "NAME", f"How to look for recourse; may be repeated. Default: {', '.join(METHODS)}.", None, "--method"
+        "method",
+        "NAME",
+        f"How to look for recourse; may be repeated. Default: {', '.join(METHODS)}.",
+        None,
+        "--method",
     ),
-    recipe: Path | None = option("method", "FILE", "How the network is made (TOML); left out: two small layers."),
+    recipe: Path | None = option(
+        "method", "FILE", "How the network is made (TOML); left out: two small layers."
+    ),
     epsilon: str = option(
-        "method", "LIST", "Sizes of the attacks: FIRST:LAST:COUNT, or with commas between them.", EPSILON
+        "method",
+        "LIST",
+        "Sizes of the attacks: FIRST:LAST:COUNT, or with commas between them.",
+        EPSILON,
     ),
     seeds: int = option("method", "N", "Networks for each epsilon.", 2, min=1),
     seed: int = SEED,
-    test: float = option("measure", "SHARE", "The share of rows held out to measure and ask about.", 0.25),
-    attack: float = option("measure", "RADIUS", "Size of the attack that accuracy is measured under.", 0.1),
+    test: float = option(
+        "measure", "SHARE", "The share of rows held out to measure and ask about.", 0.25
+    ),
+    attack: float = option(
+        "measure", "RADIUS", "Size of the attack that accuracy is measured under.", 0.1
+    ),
     out: Path | None = TABLE_OUT,
     plot: Path | None = option("output", "FILE", "Also draw the curves: .png, .svg or .html."),
     quiet: bool = QUIET,
 ) -> None:
-    """Train a network against attacks of growing size and see how much more expensive and rarer recourse becomes."""
+    """Train a network against attacks of growing size and see how much more expensive and rarer
+    recourse becomes."""
     import holdfast as hf
     from holdfast.render.charts.theme import save as save_chart
 
     radii = parsed_epsilon(epsilon)
     chosen = {name: build_method(name, ()) for name in methods or METHODS}
-    require(0 < test < 1, f"--test must be above 0 and below 1, got {test}")
+    if not 0 < test < 1:
+        raise SettingError(f"--test must be above 0 and below 1, got {test}")
     check_chart(plot)
     check_table(out)
     how = hf.Recipe() if recipe is None else hf.Recipe.load(recipe)
@@ -57,12 +78,25 @@ def tradeoff(
     X, y, known = labelled(data, name, schema, split_names(fixed))
     learn, held = hf.datasets.held_out(len(X), test, seed)
     hardened = hf.train_adversarial(
-        how, X.iloc[learn], y.iloc[learn], known, epsilon=radii, seeds=seeds, seed=seed, progress=not quiet
+        how,
+        X.iloc[learn],
+        y.iloc[learn],
+        known,
+        epsilon=radii,
+        seeds=seeds,
+        seed=seed,
+        progress=not quiet,
     )
     study = hf.tradeoff(
-        hardened, X.iloc[held[:rows]], chosen, target=outcome(wanted, hardened), test=(X.iloc[held], y.iloc[held]),
-        attack=attack, seed=seed, progress=not quiet,
-    )  # fmt: skip
+        hardened,
+        X.iloc[held[:rows]],
+        chosen,
+        target=outcome(wanted, hardened),
+        test=(X.iloc[held], y.iloc[held]),
+        attack=attack,
+        seed=seed,
+        progress=not quiet,
+    )
     if out:
         hf.datasets.write_table(study.table(), out)
     elif sys.stdout.isatty():
@@ -81,13 +115,16 @@ def parsed_epsilon(text: str) -> list[float]:
         if ":" not in text:
             return [float(part) for part in text.split(",")]
         first, last, count = text.split(":")
-        a, b, n = float(first), float(last), int(count)
+        a = float(first)
+        b = float(last)
+        n = int(count)
         if n < 1 or (n == 1 and a != b):
             raise ValueError
         return [round(a + (b - a) * i / max(1, n - 1), 10) for i in range(n)]
     except ValueError:
         raise SettingError(
-            f"--epsilon takes FIRST:LAST:COUNT, such as 0:0.3:7, or radii with commas between them, got {text!r}"
+            "--epsilon takes FIRST:LAST:COUNT, such as 0:0.3:7, or radii with commas between "
+            f"them, got {text!r}"
         ) from None
 
 
@@ -96,5 +133,8 @@ def outcome(text: str | None, hardened: "hf.AdversarialModels") -> Any:
     known = {str(c): c for c in hardened.bank.classes}
     if text is None:
         return None
-    require(text in known, f"--wanted {text!r} is no outcome of the table; there are {list(known.values())}")
+    if text not in known:
+        raise SettingError(
+            f"--wanted {text!r} is no outcome of the table; there are {list(known.values())}"
+        )
     return known[text]

@@ -1,5 +1,5 @@
-"""What is known about each dataset before it is loaded (`catalogue.toml`), and a decorator over the functions that load
-them."""
+"""What is known about each dataset before it is loaded (`catalogue.toml`), and a decorator over the
+functions that load them."""
 
 import io
 import math
@@ -41,7 +41,8 @@ class About:
     without_files: Literal["bundled", "generated"] = "generated"
 
     def at_hand(self) -> AtHand:
-        """Where the files are, or how they can be had; of several files, the one that is furthest away."""
+        """Where the files are, or how they can be had; of several files, the one that is furthest
+        away."""
         places = {place(FILES[path]) for path in self.files}
         furthest: list[AtHand] = [there for there in reversed(get_args(Place)) if there in places]
         return furthest[0] if furthest else self.without_files
@@ -51,15 +52,24 @@ class About:
         return stored_table(self.files[0], **settings)
 
     def dataset(
-        self, X: pd.DataFrame, y: "pd.Series[Any]", *, groups: "pd.Series[Any] | None" = None,
-        parts: "pd.Series[Any] | None" = None, inferred_from: pd.DataFrame | None = None, **settings: Unpack[Settings],
-    ) -> Dataset:  # fmt: skip
-        """The table with its outcome; its schema is inferred from it, or from another table of the same columns."""
+        self,
+        X: pd.DataFrame,
+        y: "pd.Series[Any]",
+        *,
+        groups: "pd.Series[Any] | None" = None,
+        parts: "pd.Series[Any] | None" = None,
+        inferred_from: pd.DataFrame | None = None,
+        **settings: Unpack[Settings],
+    ) -> Dataset:
+        """The table with its outcome; its schema is inferred from it, or from another table of the
+        same columns."""
         schema = Schema.infer(X if inferred_from is None else inferred_from, **settings)
         known = self.licence, self.citation, self.source, self.favourable
         return Dataset(self.name, X, y, schema, *known, groups, parts, self.papers)
 
-    def images(self, X: NDArray[np.uint8], y: "pd.Series[Any]", parts: "pd.Series[Any] | None" = None) -> Images:
+    def images(
+        self, X: NDArray[np.uint8], y: "pd.Series[Any]", parts: "pd.Series[Any] | None" = None
+    ) -> Images:
         return Images(self.name, X, y, self.licence, self.citation, self.source, parts)
 
 
@@ -71,7 +81,8 @@ DATASETS: dict[str, Callable[..., Dataset | Images]] = {}
 
 
 def dataset(function: Callable[Concatenate[About, P], R]) -> Callable[P, R]:
-    """Register a function under its own name; it gets what is known about the dataset as its first argument."""
+    """Register a function under its own name; it gets what is known about the dataset as its first
+    argument."""
     about = CATALOGUE[function.__name__]
 
     @wraps(function)
@@ -83,13 +94,15 @@ def dataset(function: Callable[Concatenate[About, P], R]) -> Callable[P, R]:
 
 
 def stored_table(path: str, **settings: Any) -> pd.DataFrame:
-    """A CSV file of the data directory, the cache or the public source, with its checksum checked."""
+    """A CSV file of the data directory, the cache or the public source, with its checksum
+    checked."""
     read: Any = pd.read_csv
     return read(io.BytesIO(content(FILES[path])), **settings)
 
 
 def from_zero(X: pd.DataFrame) -> dict[str, tuple[float, float]]:
-    """Bounds for the columns of numbers without a negative value: amounts, counts and durations stay so."""
+    """Bounds for the columns of numbers without a negative value: amounts, counts and durations
+    stay so."""
     numbers = X.select_dtypes("number")
     return {str(name): (0.0, math.inf) for name in numbers.columns if numbers[name].min() >= 0}
 
@@ -97,4 +110,7 @@ def from_zero(X: pd.DataFrame) -> dict[str, tuple[float, float]]:
 def describe() -> list[dict[str, Any]]:
     """The datasets as plain values, in alphabetical order; nothing is loaded."""
     known = (CATALOGUE[name] for name in sorted(CATALOGUE))
-    return [{fact: getattr(about, fact) for fact in LISTED} | {"at_hand": about.at_hand()} for about in known]
+    return [
+        {fact: getattr(about, fact) for fact in LISTED} | {"at_hand": about.at_hand()}
+        for about in known
+    ]

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from holdfast.errors import SettingError, did_you_mean, listed, require
+from holdfast._core.checks import did_you_mean, listed
+from holdfast.errors import SettingError
 from holdfast.schema.schema import Schema
 
 # These papers test on the last rows of a file (or of one of its parts) instead of on random ones.
@@ -34,8 +35,10 @@ class _Parts(ABC):
         """Those of one part: a year, a school, 'train' or 'test'."""
         if self.parts is None:
             raise SettingError(f"{self.name} has no parts")
-        chosen, known = (self.parts == name).to_numpy(), listed(self.parts.unique().tolist(), 20)
-        require(bool(chosen.any()), f"{self.name} has no part {name!r}; it has {known}")
+        chosen = (self.parts == name).to_numpy()
+        known = listed(self.parts.unique().tolist(), 20)
+        if not bool(chosen.any()):
+            raise SettingError(f"{self.name} has no part {name!r}; it has {known}")
         return self.take(np.flatnonzero(chosen))
 
 
@@ -51,17 +54,22 @@ class Dataset(_Parts):
     citation: str
     source: str = ""
     favourable: Any = None  # the outcome a person would want
-    groups: "pd.Series[Any] | None" = None  # rows of one group (of one recording) belong on one side of a split
+    # rows of one group (of one recording) belong on one side of a split
+    groups: "pd.Series[Any] | None" = None
     parts: "pd.Series[Any] | None" = None  # the part (year, school, ...) that each row is in
-    papers: Mapping[str, float] = field(default_factory=dict[str, float])  # test rows of a paper, or their share
+    # test rows of a paper, or their share
+    papers: Mapping[str, float] = field(default_factory=dict[str, float])
 
-    def split(self, test: float = 0.25, seed: int = 0, *, by_group: bool = False) -> tuple["Dataset", "Dataset"]:
+    def split(
+        self, test: float = 0.25, seed: int = 0, *, by_group: bool = False
+    ) -> tuple["Dataset", "Dataset"]:
         """A random split into a part to learn from and a part to ask about.
 
         Args:
             test: rows to ask about: a share below 1, or their number.
             seed: where the random order comes from.
-            by_group: keep the rows of a group (a recording) together; the test part then has at least `test` rows.
+            by_group: keep the rows of a group (a recording) together; the test part then has at
+                least `test` rows.
         """
         n = len(self.X)
         cut = _cut(n, test, self.name)
@@ -83,7 +91,8 @@ class Dataset(_Parts):
     def paper_split(self, paper: str, seed: int = 0) -> tuple["Dataset", "Dataset"]:
         """A split of the size a paper uses; `papers` names those that are known for this table."""
         advice = did_you_mean(paper, self.papers)
-        require(paper in self.papers, f"no split of {self.name} is known for {paper!r}; {advice}")
+        if paper not in self.papers:
+            raise SettingError(f"no split of {self.name} is known for {paper!r}; {advice}")
         test = self.papers[paper]
         if paper not in LAST_ROWS:
             return self.split(test, seed)
@@ -95,19 +104,33 @@ class Dataset(_Parts):
         rng = np.random.default_rng(seed)
         codes, classes = pd.factorize(self.y, sort=True)
         least = int(np.bincount(codes).min())
-        rows = [rng.choice(np.flatnonzero(codes == k), least, replace=False) for k in range(len(classes))]
+        rows = [
+            rng.choice(np.flatnonzero(codes == k), least, replace=False)
+            for k in range(len(classes))
+        ]
         return self.take(np.sort(np.concatenate(rows)))
 
     def take(self, rows: Any) -> Self:
         """Some rows, by position."""
-        groups, parts = (None if s is None else s.iloc[rows] for s in (self.groups, self.parts))
-        return replace(self, X=cast(pd.DataFrame, self.X.iloc[rows]), y=self.y.iloc[rows], groups=groups, parts=parts)
+        groups = None if self.groups is None else self.groups.iloc[rows]
+        parts = None if self.parts is None else self.parts.iloc[rows]
+        return replace(
+            self,
+            X=cast(pd.DataFrame, self.X.iloc[rows]),
+            y=self.y.iloc[rows],
+            groups=groups,
+            parts=parts,
+        )
 
 
 def _cut(n: int, test: float, name: str) -> int:
     """How many of n rows to learn from."""
     good = 0 < test < max(n, 1) and (test < 1 or test == int(test))
-    require(good, f"test must be a share between 0 and 1 or a number of rows below {n} of {name}, got {test}")
+    if not good:
+        raise SettingError(
+            f"test must be a share between 0 and 1 or a number of rows below {n} of {name}, got "
+            f"{test}"
+        )
     return round(n * (1 - test)) if test < 1 else n - int(test)
 
 

@@ -1,8 +1,10 @@
-"""Where the files of datasets come from: the data directory, else the cache, else their public source.
+"""Where the files of datasets come from: the data directory, else the cache, else their public
+source.
 
-The data directory is what the environment variable HOLDFAST_DATA names, else the entry `data = "..."` of
-`~/.config/holdfast/config.toml`. Downloads are kept in `~/.cache/holdfast`. Both places follow XDG_CONFIG_HOME
-and XDG_CACHE_HOME. Whatever the place, the content is read only if its SHA-256 is the known one.
+The data directory is what the environment variable HOLDFAST_DATA names, else the entry `data =
+"..."` of `~/.config/holdfast/config.toml`. Downloads are kept in `~/.cache/holdfast`. Both places
+follow XDG_CONFIG_HOME and XDG_CACHE_HOME. Whatever the place, the content is read only if its
+SHA-256 is the known one.
 """
 
 import gzip
@@ -21,13 +23,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from holdfast._core.version import version
-from holdfast.errors import FileError, require
+from holdfast.errors import FileError
 
 Place = Literal["data directory", "cached", "can be downloaded", "by hand"]
 SECONDS = 30  # without a byte from the source
 CHUNK = 1 << 20
 
-_checked: set[tuple[str, int, int]] = set()  # files whose checksum was right: path, size, time of change
+# files whose checksum was right: path, size, time of change
+_checked: set[tuple[str, int, int]] = set()
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,8 @@ class File:
     packed: str  # SHA-256 of the compressed file
     content: str  # SHA-256 of what is in it
     urls: tuple[str, ...] = ()  # where the public source has it; none: a person has to fetch it
-    convert: Callable[[Sequence[bytes]], bytes] = b"".join  # from what the source has to the content
+    # from what the source has to the content
+    convert: Callable[[Sequence[bytes]], bytes] = b"".join
     by_hand: str = ""  # where a person gets it
 
 
@@ -65,7 +69,8 @@ def data_directory() -> tuple[Path, str] | None:
     if data is None:
         return None
     named = isinstance(data, str) and bool(data)
-    require(named, f"{str(config)!r}: data must be the name of a directory, got {data!r}", FileError)
+    if not named:
+        raise FileError(f"{str(config)!r}: data must be the name of a directory, got {data!r}")
     return Path(data).expanduser(), str(config)
 
 
@@ -83,9 +88,13 @@ def data_file(relative: str) -> Path:
     """A file in the data directory, whatever is in it."""
     root = data_directory()
     if root is None:
-        raise FileError(f"{relative!r} is not shipped; set HOLDFAST_DATA to the directory that holds it")
-    path, where = root[0] / relative, f"the data directory {str(root[0])!r} ({root[1]})"
-    require(path.is_file(), f"no file {relative!r} in {where}", FileError)
+        raise FileError(
+            f"{relative!r} is not shipped; set HOLDFAST_DATA to the directory that holds it"
+        )
+    path = root[0] / relative
+    where = f"the data directory {str(root[0])!r} ({root[1]})"
+    if not path.is_file():
+        raise FileError(f"no file {relative!r} in {where}")
     return path
 
 
@@ -95,7 +104,11 @@ def _stored(file: File) -> tuple[Path, Place] | None:
     root = data_directory()
     places: list[tuple[Path, Place]] = [(cache_directory() / plain, "cached")]
     if root:
-        places = [(root[0] / file.path, "data directory"), (root[0] / plain, "data directory"), *places]
+        places = [
+            (root[0] / file.path, "data directory"),
+            (root[0] / plain, "data directory"),
+            *places,
+        ]
     return next((found for found in places if found[0].is_file()), None)
 
 
@@ -127,7 +140,8 @@ def _read(file: File, path: Path) -> bytes:
         if _sha256(stored) != file.packed and _sha256(data) != file.content:
             what = f"SHA-256 of the content is {_sha256(data)}, expected {file.content}"
             raise FileError(
-                f"{str(path)!r} is not the file that is known: {what}; remove it, or put the original there"
+                f"{str(path)!r} is not the file that is known: {what}; remove it, or put the "
+                "original there"
             )
         _checked.add(known)
     return data
@@ -141,7 +155,8 @@ def _sha256(data: bytes) -> str:
 
 
 def download(file: File) -> bytes:
-    """Fetch from the public source, check, keep in the cache. The cache never holds part of a file."""
+    """Fetch from the public source, check, keep in the cache. The cache never holds part of a
+    file."""
     if not file.urls:
         raise FileError(_what_to_do(file))
     parts = [_fetched(url, file) for url in file.urls]
@@ -150,9 +165,11 @@ def download(file: File) -> bytes:
         data = file.convert(parts)
     except Exception as error:  # an archive that is none, a table with other columns
         raise FileError(f"what {source} sent is not the file that is known: {error}") from None
-    got, fix = _sha256(data), f"nothing was kept. The source may have changed. {_where_to_put(file)}"
+    got = _sha256(data)
+    fix = f"nothing was kept. The source may have changed. {_where_to_put(file)}"
     why = f"wrong checksum: what {source} sent has SHA-256 {got}, expected {file.content}; {fix}"
-    require(got == file.content, why, FileError)
+    if got != file.content:
+        raise FileError(why)
     _keep(data, cache_directory() / file.path.removesuffix(".gz"))
     return data
 
@@ -201,9 +218,16 @@ def _keep(data: bytes, path: Path) -> None:
 
 def _what_to_do(file: File) -> str:
     root = data_directory()
-    looked = f"no file {file.path!r} in the data directory {str(root[0])!r} ({root[1]})" if root else None
+    looked = (
+        f"no file {file.path!r} in the data directory {str(root[0])!r} ({root[1]})"
+        if root
+        else None
+    )
     looked = looked or f"{file.path!r} is not shipped"
-    return f"{looked}, and it cannot be downloaded without a person: get it from {file.by_hand}. {_where_to_put(file)}"
+    return (
+        f"{looked}, and it cannot be downloaded without a person: get it from {file.by_hand}. "
+        f"{_where_to_put(file)}"
+    )
 
 
 def _where_to_put(file: File) -> str:

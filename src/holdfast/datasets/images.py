@@ -10,7 +10,9 @@ from holdfast.datasets.fetch import content
 from holdfast.datasets.sources import FILES
 from holdfast.errors import FileError
 
-IMAGES, LABELS = 2051, 2049  # the first number of an IDX file says what it holds
+# the first number of an IDX file says what it holds
+IMAGES = 2051
+LABELS = 2049
 
 
 def idx(path: str) -> NDArray[np.uint8]:
@@ -27,7 +29,9 @@ def _parts(about: About, parts: dict[str, str]) -> Images:
     X = [idx(f"{about.name}/{file}-images-idx3-ubyte.gz") for file in parts.values()]
     y = [idx(f"{about.name}/{file}-labels-idx1-ubyte.gz") for file in parts.values()]
     where = np.repeat(np.array(list(parts), dtype=object), [len(part) for part in X])
-    return about.images(np.concatenate(X), pd.Series(np.concatenate(y).astype(int)), pd.Series(where))
+    return about.images(
+        np.concatenate(X), pd.Series(np.concatenate(y).astype(int)), pd.Series(where)
+    )
 
 
 @dataset
@@ -36,18 +40,33 @@ def mnist(about: About) -> Images:
     return _parts(about, {"train": "train", "test": "t10k"})
 
 
-GARMENTS = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
+GARMENTS = (
+    "T-shirt",
+    "trouser",
+    "pullover",
+    "dress",
+    "coat",
+    "sandal",
+    "shirt",
+    "sneaker",
+    "bag",
+    "ankle boot",
+)
 
 
 @dataset
 def fashion_mnist(about: About) -> Images:
-    """Garments, the test part only: as papers use it to see what a model of digits makes of something else."""
+    """Garments, the test part only: as papers use it to see what a model of digits makes of
+    something else."""
     images = _parts(about, {"test": "t10k"})
     return about.images(images.X, images.y.map(dict(enumerate(GARMENTS))), images.parts)
 
 
 @dataset
 def letters(about: About) -> Images:
-    """Handwritten letters: Omniglot scaled like MNIST, in place of EMNIST. The parts are its five alphabets."""
+    """Handwritten letters: Omniglot scaled like MNIST, in place of EMNIST. The parts are its five
+    alphabets."""
     labels = stored_table(about.files[1], dtype=str)
-    return about.images(idx(about.files[0]), labels["alphabet"] + " " + labels["character"], labels["alphabet"])
+    return about.images(
+        idx(about.files[0]), labels["alphabet"] + " " + labels["character"], labels["alphabet"]
+    )

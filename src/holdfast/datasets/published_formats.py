@@ -1,7 +1,8 @@
 """From files as published to the files of the data directory.
 
-Tests compare the two German tables and Adult with the published files, byte by byte. The other conversions follow
-the description of the published file only; if a source differs in one byte, its checksum says so and nothing is used.
+Tests compare the two German tables and Adult with the published files, byte by byte. The other
+conversions follow the description of the published file only; if a source differs in one byte, its
+checksum says so and nothing is used.
 """
 
 import csv
@@ -46,14 +47,18 @@ def statlog(parts: Sequence[bytes]) -> bytes:
     """`german.data`, codes replaced by the published labels."""
     rows = [line.split() for line in parts[0].decode().splitlines()]
     risk = {"1": "good", "2": "bad"}
-    return _written([COLUMNS, *([*(STATLOG.get(v, v) for v in row[:-1]), risk[row[-1]]] for row in rows)])
+    return _written(
+        [COLUMNS, *([*(STATLOG.get(v, v) for v in row[:-1]), risk[row[-1]]] for row in rows)]
+    )
 
 
 def south_german(parts: Sequence[bytes]) -> bytes:
     """`SouthGermanCredit.asc` in its archive, codes replaced by the labels of its code table."""
     _, *lines = member("SouthGermanCredit.asc")(parts).decode().splitlines()
     labels = [SOUTH_GERMAN.get(name, {}) for name in COLUMNS]
-    rows = [[known.get(v, v) for known, v in zip(labels, line.split(), strict=True)] for line in lines]
+    rows = [
+        [known.get(v, v) for known, v in zip(labels, line.split(), strict=True)] for line in lines
+    ]
     return _written([COLUMNS, *rows])
 
 
@@ -89,4 +94,12 @@ def california(parts: Sequence[bytes]) -> bytes:
     order = [*(name for name in header if name != "median_house_value"), "median_house_value"]
     whole = {"housing_median_age", "total_rooms", "population", "households", "median_house_value"}
     places = [(header.index(name), name in whole) for name in order]
-    return _written([order, *([row[i].removesuffix(".0") if short else row[i] for i, short in places] for row in rows)])
+    return _written(
+        [
+            order,
+            *(
+                [row[i].removesuffix(".0") if short else row[i] for i, short in places]
+                for row in rows
+            ),
+        ]
+    )

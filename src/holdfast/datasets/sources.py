@@ -1,4 +1,5 @@
-"""The files of the datasets, listed in `sources.toml`, and how what their publishers offer becomes them."""
+"""The files of the datasets, listed in `sources.toml`, and how what their publishers offer becomes
+them."""
 
 from holdfast.datasets import published_formats as published
 from holdfast.datasets.fetch import File, shipped_toml
@@ -11,7 +12,9 @@ CONVERSIONS: dict[str, published.Convert] = {
     "student/student-mat.csv.gz": published.member("student-mat.csv"),
     "adult/adult.csv.gz": published.adult,
     "compas/compas-scores-two-years.csv.gz": published.compas,
-    "bank_marketing/bank-additional-full.csv.gz": published.member("bank-additional/bank-additional-full.csv"),
+    "bank_marketing/bank-additional-full.csv.gz": published.member(
+        "bank-additional/bank-additional-full.csv"
+    ),
     "california_housing/california_housing.csv.gz": published.california,
 }
 

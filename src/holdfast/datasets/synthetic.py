@@ -1,8 +1,9 @@
 """Tables in the plane, generated: nothing to download, as many rows as wanted.
 
-Blobs, moons and circles have the spreads of the counterfactual training paper (P. Altmeyer et al., 2025). It gives no
-centres of the blobs: with (-2, -2) and (2, 2) the best possible accuracy on the overlapping ones, 0.92, is the one it
-reports; nor the noise of the moons. The two shifts are those of RoCourseNet (H. Guo et al., 2023).
+Blobs, moons and circles have the spreads of the counterfactual training paper (P. Altmeyer et al.,
+2025). It gives no centres of the blobs: with (-2, -2) and (2, 2) the best possible accuracy on the
+overlapping ones, 0.92, is the one it reports; nor the noise of the moons. The two shifts are those
+of RoCourseNet (H. Guo et al., 2023).
 """
 
 from typing import Any
@@ -13,13 +14,17 @@ from numpy.typing import NDArray
 
 from holdfast.datasets.catalogue import About, dataset
 from holdfast.datasets.dataset import Dataset
-from holdfast.errors import require
+from holdfast.errors import SettingError
 
 Array = NDArray[np.float64]
 
 
-def _table(about: About, x: Array, y: NDArray[Any], parts: "pd.Series[Any] | None" = None) -> Dataset:
-    return about.dataset(pd.DataFrame(x, columns=["x1", "x2"]), pd.Series(np.where(y, "yes", "no")), parts=parts)
+def _table(
+    about: About, x: Array, y: NDArray[Any], parts: "pd.Series[Any] | None" = None
+) -> Dataset:
+    return about.dataset(
+        pd.DataFrame(x, columns=["x1", "x2"]), pd.Series(np.where(y, "yes", "no")), parts=parts
+    )
 
 
 def _shuffled(about: About, no: Array, yes: Array, rng: np.random.Generator) -> Dataset:
@@ -28,13 +33,16 @@ def _shuffled(about: About, no: Array, yes: Array, rng: np.random.Generator) -> 
 
 
 def _halves(n: int) -> tuple[int, int]:
-    require(n >= 2, f"n must be 2 or more, got {n}")
+    if not n >= 2:
+        raise SettingError(f"n must be 2 or more, got {n}")
     return n // 2, n - n // 2
 
 
 def _blobs(about: About, n: int, seed: int, spread: float) -> Dataset:
     rng = np.random.default_rng(seed)
-    no, yes = (rng.normal(center, spread, (k, 2)) for center, k in zip((-2, 2), _halves(n), strict=True))
+    no, yes = (
+        rng.normal(center, spread, (k, 2)) for center, k in zip((-2, 2), _halves(n), strict=True)
+    )
     return _shuffled(about, no, yes, rng)
 
 
@@ -57,12 +65,15 @@ def moons(about: About, n: int = 4200, seed: int = 0, noise: float = 0.1) -> Dat
     first, second = (np.linspace(0, np.pi, k) for k in _halves(n))
     no = np.stack([np.cos(first), np.sin(first)], axis=1)
     yes = np.stack([1 - np.cos(second), 0.5 - np.sin(second)], axis=1)
-    no, yes = (half + rng.normal(0, noise, half.shape) for half in (no, yes))
+    no = no + rng.normal(0, noise, no.shape)
+    yes = yes + rng.normal(0, noise, yes.shape)
     return _shuffled(about, no, yes, rng)
 
 
 @dataset
-def circles(about: About, n: int = 4200, seed: int = 0, noise: float = 0.15, factor: float = 0.01) -> Dataset:
+def circles(
+    about: About, n: int = 4200, seed: int = 0, noise: float = 0.15, factor: float = 0.01
+) -> Dataset:
     """A circle of radius `factor` within one of radius 1."""
     rng = np.random.default_rng(seed)
     angles = [np.linspace(0, 2 * np.pi, k, endpoint=False) for k in _halves(n)]
@@ -81,14 +92,17 @@ def covariate_shift(about: About, n: int = 1000, seed: int = 0) -> Dataset:
     _halves(n)
     rng = np.random.default_rng(seed)
     moments = [(0.5, 0.5, 0.0, 0.3), (0.0, 0.3, 0.5, 0.5)]  # mean and spread of x1, then of x2
-    x = np.concatenate([np.stack([rng.normal(*m[:2], n), rng.normal(*m[2:], n)], axis=1) for m in moments])
+    x = np.concatenate(
+        [np.stack([rng.normal(*m[:2], n), rng.normal(*m[2:], n)], axis=1) for m in moments]
+    )
     y = x[:, 0] ** 3 - x[:, 1] + rng.normal(-0.1, 0.1, 2 * n) > 0
     return _table(about, x, y, _before_and_after(n))
 
 
 @dataset
 def label_shift(about: About, n: int = 1000, seed: int = 0) -> Dataset:
-    """n rows before and n after the outcomes move: y from Bern(0.6), then from Bern(0.3), and x made from y."""
+    """n rows before and n after the outcomes move: y from Bern(0.6), then from Bern(0.3), and x
+    made from y."""
     _halves(n)
     rng = np.random.default_rng(seed)
     y = np.concatenate([rng.random(n) < p for p in (0.6, 0.3)])

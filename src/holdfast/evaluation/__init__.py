@@ -1,1 +1,2 @@
-"""What answers are worth: metrics, audits against retrained models, comparisons, attacks and bounds."""
+"""What answers are worth: metrics, audits against retrained models, comparisons, attacks and
+bounds."""

@@ -5,15 +5,20 @@ from typing import Any
 
 import pandas as pd
 
-from holdfast.errors import SettingError, did_you_mean, require
+from holdfast._core.checks import did_you_mean
+from holdfast.errors import SettingError
 from holdfast.retraining.outcomes import outcomes
 
 
 def known_outcomes(X: pd.DataFrame, y: Any, classes: Sequence[Any] | None) -> "pd.Series[Any]":
-    """The outcomes (n,) of rows, or an error if one of them is missing or no class of the model, if it has some."""
+    """The outcomes (n,) of rows, or an error if one of them is missing or no class of the model, if
+    it has some."""
     y = outcomes(X, y)
-    require(len(y) == len(X), f"need as many outcomes as rows, got {len(y)} for {len(X)} rows")
+    if len(y) != len(X):
+        raise SettingError(f"need as many outcomes as rows, got {len(y)} for {len(X)} rows")
     unknown = [] if classes is None else [v for v in y.unique() if v not in classes]
     if unknown:
-        raise SettingError(f"the model has no class {unknown[0]!r}; {did_you_mean(unknown[0], classes or ())}")
+        raise SettingError(
+            f"the model has no class {unknown[0]!r}; {did_you_mean(unknown[0], classes or ())}"
+        )
     return y

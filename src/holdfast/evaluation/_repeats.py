@@ -1,11 +1,12 @@
-"""The same questions to several models, many times over, and what their counterfactuals are worth: the protocol behind
-`compare`. The paper calls a repeat a round.
+"""The same questions to several models, many times over, and what their counterfactuals are worth:
+the protocol behind `compare`. The paper calls a repeat a round.
 
-A repeat takes a pair of classes, all pairs before any comes again, and draws for each model rows, with replacement,
-that it gives the first of them; wanted is the second. The same random numbers choose the rows of all models, and the
-data rows that counterfactuals are held against, so that models differ in a repeat by what they are. An answer depends
-on nothing but the row, the wanted class and the seed: each question is asked once, however often repeats draw it, and
-all repeats are one call.
+A repeat takes a pair of classes, all pairs before any comes again, and draws for each model rows,
+with replacement, that it gives the first of them; wanted is the second. The same random numbers
+choose the rows of all models, and the data rows that counterfactuals are held against, so that
+models differ in a repeat by what they are. An answer depends on nothing but the row, the wanted
+class and the seed: each question is asked once, however often repeats draw it, and all repeats are
+one call.
 """
 
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ from torch import Tensor
 
 from holdfast._core.rows import limited_threads
 from holdfast.distances import l1
-from holdfast.errors import require
+from holdfast.errors import SettingError
 from holdfast.evaluation.plausibility import MOST_IN_SET, implausibility, mmd, redundancy
 from holdfast.explainer import Explainer
 from holdfast.models.base import Model
@@ -47,18 +48,30 @@ class Repeats:
 
     @classmethod
     def draw(
-        cls, predicted: Mapping[str, Array], k: int, x: Tensor, labels: Tensor, repeats: int, rows: int,
+        cls,
+        predicted: Mapping[str, Array],
+        k: int,
+        x: Tensor,
+        labels: Tensor,
+        repeats: int,
+        rows: int,
         rng: np.random.Generator,
-    ) -> "Repeats":  # fmt: skip
-        """Draw J repeats of so many rows: `predicted` says which of k classes (n,) each model gives to the encoded rows
-        x (n, d), whose true classes are `labels` (n,)."""
+    ) -> "Repeats":
+        """Draw J repeats of so many rows: `predicted` says which of k classes (n,) each model gives
+        to the encoded rows x (n, d), whose true classes are `labels` (n,)."""
         data = {c: x[labels == c] for c in range(k) if bool((labels == c).any())}
-        # A class that one of the models never gives cannot be left, and one with a single row has no spread.
+        # A class that one of the models never gives cannot be left, and one with a single row has
+        # no spread.
         given = [c for c in range(k) if all((classes == c).any() for classes in predicted.values())]
         pairs = [(a, b) for a in given for b, own in data.items() if a != b and len(own) > 1]
-        why = f"of {len(data)} classes the models all give {given} to some rows, and no other class has two rows"
-        require(pairs, f"nothing to compare: {why}; pass more rows")
-        # All pairs before any comes again: how far a class is reached differs, and chance is noise in the means.
+        why = (
+            f"of {len(data)} classes the models all give {given} to some rows, and no other class "
+            "has two rows"
+        )
+        if not pairs:
+            raise SettingError(f"nothing to compare: {why}; pass more rows")
+        # All pairs before any comes again: how far a class is reached differs, and chance is noise
+        # in the means.
         turns = [rng.permutation(len(pairs)) for _ in range(-(-repeats // len(pairs)))]
         factual, target = np.array(pairs)[np.concatenate(turns)[:repeats]].T
         near = dict[int, Tensor]()
@@ -69,22 +82,30 @@ class Repeats:
         drawn = {name: np.empty((repeats, rows), dtype=np.int64) for name in predicted}
         for name, classes in predicted.items():
             for c in given:
-                here, own = factual == c, np.flatnonzero(classes == c)
+                here = factual == c
+                own = np.flatnonzero(classes == c)
                 drawn[name][here] = own[(places[here] * len(own)).astype(np.int64)]
         return cls(factual, target, drawn, near, data)
 
-    def measure(self, name: str, model: Model, method: Explainer, X: pd.DataFrame, seed: int) -> pd.DataFrame:
-        """One line per repeat: how many counterfactuals of this model, which may have another schema than the repeats
-        know it by, are valid, and means over those."""
+    def measure(
+        self, name: str, model: Model, method: Explainer, X: pd.DataFrame, seed: int
+    ) -> pd.DataFrame:
+        """One line per repeat: how many counterfactuals of this model, which may have another
+        schema than the repeats know it by, are valid, and means over those."""
         k = len(model.classes)
         keys, question = np.unique(self.rows[name] * k + self.target[:, None], return_inverse=True)
-        question, target = question.reshape(self.rows[name].shape), keys % k  # (J, rows) of q questions, (q,) classes
+        # (J, rows) of q questions, (q,) classes
+        question = question.reshape(self.rows[name].shape)
+        target = keys % k
         wanted = [model.classes[c] for c in target]
         cfs = method.explain(model, X.iloc[keys // k], wanted, seed=seed)
-        x, z = cfs.x.double(), cfs.x_cf.double()
+        x = cfs.x.double()
+        z = cfs.x_cf.double()
         away = np.empty(len(keys))
         for c in np.unique(target):
-            away[target == c] = implausibility(z[torch.tensor(target == c)], self.data[int(c)]).numpy()
+            away[target == c] = implausibility(
+                z[torch.tensor(target == c)], self.data[int(c)]
+            ).numpy()
         valid = cfs.found[question]  # (J, rows)
         values = {
             "validity": valid.mean(1),
@@ -94,14 +115,20 @@ class Repeats:
             "redundancy": mean_where(redundancy(x, z).numpy()[question], valid),
         }
         classes = np.array(model.classes, dtype=object)
-        about = {"round": np.arange(len(question)), "from": classes[self.factual], "to": classes[self.target]}
+        about = {
+            "round": np.arange(len(question)),
+            "from": classes[self.factual],
+            "to": classes[self.target],
+        }
         return pd.DataFrame(about | values)
 
     def _mmd(self, z: Tensor, question: Array, valid: Array) -> Array:
-        """(J,) discrepancy between data and valid counterfactuals of each repeat: rows `question` (J, rows) of z."""
+        """(J,) discrepancy between data and valid counterfactuals of each repeat: rows `question`
+        (J, rows) of z."""
         # Rows come in random order, so the first of the valid ones are a sample of them.
         first = np.argsort(~valid, axis=1, kind="stable")[:, :MOST_IN_SET]
-        rows, kept = (torch.tensor(np.take_along_axis(values, first, 1)) for values in (question, valid))
+        rows = torch.tensor(np.take_along_axis(question, first, 1))
+        kept = torch.tensor(np.take_along_axis(valid, first, 1))
         out = np.full(len(question), np.nan)
         with limited_threads(1):
             for c, near in self.near.items() if rows.shape[1] > 1 else ():

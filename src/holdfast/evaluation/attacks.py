@@ -1,8 +1,10 @@
-"""What is left of a model's accuracy when somebody moves the rows: FGSM and PGD on models and banks.
+"""What is left of a model's accuracy when somebody moves the rows: FGSM and PGD on models and
+banks.
 
     attacked accuracy    share of rows x with   argmax f(z) = y,   z the attacked row of the ball around x
 
-An attack may be confined to what somebody can really change: fixed columns and categories stay on request.
+An attack may be confined to what somebody can really change: fixed columns and categories stay on
+request.
 """
 
 import math
@@ -16,10 +18,11 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from holdfast._core.checks import require_number
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import chunks, limited_threads, rows_per_chunk
 from holdfast.distances import BallNorm, Distance
-from holdfast.errors import ModelError, SettingError, require, require_number
+from holdfast.errors import ModelError, SettingError
 from holdfast.evaluation._outcomes import known_outcomes
 from holdfast.models.base import Model
 from holdfast.retraining.attacks import Adversary
@@ -43,14 +46,16 @@ def pgd_attack(
     box: bool = True,
     seed: int = 0,
 ) -> Tensor:
-    """Encoded rows near X that the model gets wrong, if there are such: (n, d), for a bank (M, n, d).
+    """Encoded rows near X that the model gets wrong, if there are such: (n, d), for a bank (M, n,
+    d).
 
     Args:
         model: a differentiable model, or a bank of networks.
         X, y: rows and their true classes.
         epsilon: radius of the ball, in encoded units.
-        steps, norm, step_size, start: how the attack moves, see `holdfast.retraining.attacks.Adversary`. PGD-40: 40
-            steps of epsilon / 10, which is the default; FGSM: steps=1, step_size=1, start=False.
+        steps, norm, step_size, start: how the attack moves, see
+            `holdfast.retraining.attacks.Adversary`. PGD-40: 40 steps of epsilon / 10, which is the
+            default; FGSM: steps=1, step_size=1, start=False.
         immutable: "fixed": columns that the schema fixes stay; "categories": categories stay.
         box: keep to the range of the data that the schema knows.
         seed: random starts are derived from it and the contents of each row.
@@ -66,13 +71,20 @@ def pgd_attack(
     wrong = [word for word in immutable if word not in ("fixed", "categories")]
     if wrong or isinstance(immutable, str):
         raise SettingError(f"immutable is a list of 'fixed' and 'categories', got {immutable!r}")
-    how = Adversary(steps, norm, (0.1 if steps == 40 else None) if step_size is None else step_size, start)
+    how = Adversary(
+        steps, norm, (0.1 if steps == 40 else None) if step_size is None else step_size, start
+    )
     dtype = model.dtype if isinstance(model, Model) else model.groups[0].dtype
-    x, labels = model.schema.encode(X, dtype), _labels(model, X, y)
+    x = model.schema.encode(X, dtype)
+    labels = _labels(model, X, y)
     encoding = model.schema.encoding(dtype)
-    free = ~(encoding.fixed & ("fixed" in immutable)) & ~(encoding.one_hot & ("categories" in immutable))
+    free = ~(encoding.fixed & ("fixed" in immutable)) & ~(
+        encoding.one_hot & ("categories" in immutable)
+    )
     limits = (encoding.seen_low, encoding.seen_high) if box else None
-    noise = RowRandom.of(seed, x).uniform(x.shape[1], dtype=dtype).mul_(2).sub_(1) if start else None
+    noise = (
+        RowRandom.of(seed, x).uniform(x.shape[1], dtype=dtype).mul_(2).sub_(1) if start else None
+    )
     attack = partial(how.attack, epsilon=epsilon, box=limits, free=free)
     with limited_threads(1):
         if isinstance(model, Model):
@@ -83,7 +95,8 @@ def pgd_attack(
 def attacked_accuracy(
     model: Model | ModelBank, X: pd.DataFrame, y: ArrayLike, *, epsilon: float, **settings: Any
 ) -> np.ndarray[Any, Any]:
-    """Share of the rows that are still classified rightly under `pgd_attack`: one number, for a bank (M,).
+    """Share of the rows that are still classified rightly under `pgd_attack`: one number, for a
+    bank (M,).
 
     Args:
         model, X, y, epsilon, settings: as of `pgd_attack`.
@@ -101,7 +114,8 @@ def attacked_accuracy(
         with model.eval_mode():
             predicted = torch.cat([model(part).argmax(1) for part in chunks(z, 1 << 16)])[None]
         return (predicted == labels).double().mean(1).numpy()[0]
-    start, parts = 0, list[Tensor]()
+    start = 0
+    parts = list[Tensor]()
     for group in model.groups:
         assert group.networks is not None
         with torch.no_grad(), limited_threads(1):
@@ -119,8 +133,11 @@ def _labels(model: Model | ModelBank, X: pd.DataFrame, y: ArrayLike) -> Tensor:
 Attack = Callable[..., Tensor]  # `Adversary.attack` with radius, box and columns
 
 
-def _on_model(model: Model, x: Tensor, labels: Tensor, attack: Attack, noise: Tensor | None) -> Tensor:
-    require(model.has_grad, "attacks follow gradients, and this model has none", ModelError)
+def _on_model(
+    model: Model, x: Tensor, labels: Tensor, attack: Attack, noise: Tensor | None
+) -> Tensor:
+    if not model.has_grad:
+        raise ModelError("attacks follow gradients, and this model has none")
     k = len(model.classes)
     own = torch.nn.functional.one_hot(labels, k).to(x.dtype)
 
@@ -133,19 +150,33 @@ def _on_model(model: Model, x: Tensor, labels: Tensor, attack: Attack, noise: Te
         return _in_parts(x, rise, attack, noise)
 
 
-def _on_group(group: ModelGroup, x: Tensor, labels: Tensor, attack: Attack, noise: Tensor | None) -> Tensor:
-    nets, m = group.networks, len(group)
+def _on_group(
+    group: ModelGroup, x: Tensor, labels: Tensor, attack: Attack, noise: Tensor | None
+) -> Tensor:
+    nets = group.networks
+    m = len(group)
     if nets is None:
-        raise ModelError(f"attacks follow gradients, and the estimators of family {group.family!r} have none")
+        raise ModelError(
+            f"attacks follow gradients, and the estimators of family {group.family!r} have none"
+        )
     with torch.no_grad():
         each = x.expand(m, -1, -1)
-        return _in_parts(each, lambda rows, z: nets.ascent(z, labels[rows].expand(m, -1)), attack, noise)
+        return _in_parts(
+            each, lambda rows, z: nets.ascent(z, labels[rows].expand(m, -1)), attack, noise
+        )
 
 
-def _in_parts(x: Tensor, rise: Callable[[Tensor, Tensor], Tensor], attack: Attack, noise: Tensor | None) -> Tensor:
-    """The attack on rows (.., n, d) in parts; `rise` takes the numbers of some rows, and where they have got to."""
+def _in_parts(
+    x: Tensor, rise: Callable[[Tensor, Tensor], Tensor], attack: Attack, noise: Tensor | None
+) -> Tensor:
+    """The attack on rows (.., n, d) in parts; `rise` takes the numbers of some rows, and where they
+    have got to."""
     *models, n, d = x.shape
     out = list[Tensor]()
     for rows in chunks(torch.arange(n), rows_per_chunk(d * math.prod(models), at_least=8)):
-        out.append(attack(partial(rise, rows), x[..., rows, :], noise=None if noise is None else noise[rows]))
+        out.append(
+            attack(
+                partial(rise, rows), x[..., rows, :], noise=None if noise is None else noise[rows]
+            )
+        )
     return torch.cat(out, -2) if out else x.clone()

@@ -1,10 +1,12 @@
-"""How much a model leans on a column: integrated gradients, and their share for columns that people cannot change.
+"""How much a model leans on a column: integrated gradients, and their share for columns that people
+cannot change.
 
     IG_d(x) = (x_d - b_d)  mean_k  dM_y / dx_d (b + t_k (x - b))        t_k = (k - 1/2) / K, k = 1 .. K
 
-M_y is the score of class y and b a baseline; as K grows, the values of a row add up to M_y(x) - M_y(b). Sundararajan,
-Taly and Yan 2017. "Counterfactual Training" (Altmeyer et al. 2025) draws b from U(-1, 1) and averages over rows x with
-their true classes y, g = mean_i IG(x_i); the sensitivity to column d is then
+M_y is the score of class y and b a baseline; as K grows, the values of a row add up to M_y(x) -
+M_y(b). Sundararajan, Taly and Yan 2017. "Counterfactual Training" (Altmeyer et al. 2025) draws b
+from U(-1, 1) and averages over rows x with their true classes y, g = mean_i IG(x_i); the
+sensitivity to column d is then
 
     |g_d| / (max g - min g)            with two columns
     (g_d - min g) / (max g - min g)    with more
@@ -14,12 +16,14 @@ import torch
 from torch import Tensor
 
 from holdfast._core.rows import chunks, limited_threads, rows_per_chunk
-from holdfast.errors import ModelError, SettingError, require
+from holdfast.errors import ModelError, SettingError
 from holdfast.models.base import Model
 from holdfast.nn.relu_network import Engine
 
 
-def integrated_gradients(model: Model, x: Tensor, target: Tensor, baseline: Tensor, *, points: int = 50) -> Tensor:
+def integrated_gradients(
+    model: Model, x: Tensor, target: Tensor, baseline: Tensor, *, points: int = 50
+) -> Tensor:
     """What each column adds to the score of a class, from the baseline to the row.
 
     Args:
@@ -44,12 +48,21 @@ def integrated_gradients(model: Model, x: Tensor, target: Tensor, baseline: Tens
 
 
 def _checked(model: Model, x: Tensor, target: Tensor, points: int) -> tuple[Tensor, Tensor]:
-    """Rows (n, d) in the model's precision, and 1 for the class of each, 0 for the others (n, k)."""
-    require(model.has_grad, "integrated gradients need a model with gradients, and this one has none", ModelError)
-    require(points >= 1, f"points must be at least 1, got {points}")
-    k, x = len(model.classes), x.to(model.dtype)
-    if target.shape != x.shape[:1] or (len(target) and not 0 <= int(target.min()) <= int(target.max()) < k):
-        raise SettingError(f"target has the number of a class, 0 to {k - 1}, for each of {len(x)} rows, got {target}")
+    """Rows (n, d) in the model's precision, and 1 for the class of each, 0 for the others (n,
+    k)."""
+    if not model.has_grad:
+        raise ModelError("integrated gradients need a model with gradients, and this one has none")
+    if not points >= 1:
+        raise SettingError(f"points must be at least 1, got {points}")
+    k = len(model.classes)
+    x = x.to(model.dtype)
+    if target.shape != x.shape[:1] or (
+        len(target) and not 0 <= int(target.min()) <= int(target.max()) < k
+    ):
+        raise SettingError(
+            f"target has the number of a class, 0 to {k - 1}, for each of {len(x)} rows, got "
+            f"{target}"
+        )
     return x, torch.nn.functional.one_hot(target, k).to(x.dtype)
 
 
@@ -66,18 +79,23 @@ def _along(model: Model, x: Tensor, own: Tensor, b: Tensor, points: int) -> Tens
 
 
 def mean_slope(engine: Engine, at: Tensor, to: Tensor, own: Tensor, points: int) -> Tensor:
-    """The mean gradient of scores, on the way from baselines to rows, by what the first layer makes of rows.
+    """The mean gradient of scores, on the way from baselines to rows, by what the first layer makes
+    of rows.
 
-    That changes linearly on the way, from `at` (n, h) or (h,) to `to` (n, h), so there is no need to walk it in the
-    columns of the rows, which may be many. `own` (n, k) are the weights on the scores.
+    That changes linearly on the way, from `at` (n, h) or (h,) to `to` (n, h), so there is no need
+    to walk it in the columns of the rows, which may be many. `own` (n, k) are the weights on the
+    scores.
     """
-    v, rest = own[:, 1:] if engine.single else own, engine.weights[1:]
+    v = own[:, 1:] if engine.single else own
+    rest = engine.weights[1:]
     if not rest:
         return v
     if len(rest) == 1:
         return (v @ rest[0][0]).mul_(share_on(at, to, points))
-    after, t = Engine(rest), (torch.arange(points, dtype=to.dtype) + 0.5)[:, None, None] / points
-    at, out = at.expand_as(to), torch.empty_like(to)
+    after = Engine(rest)
+    t = (torch.arange(points, dtype=to.dtype) + 0.5)[:, None, None] / points
+    at = at.expand_as(to)
+    out = torch.empty_like(to)
     for rows in chunks(torch.arange(len(to)), rows_per_chunk(points * to.shape[1])):
         h = torch.addcmul(at[rows], t, to[rows] - at[rows]).relu_()  # (K, n, h)
         slope = after.vjp(h.flatten(0, 1))[1](v[rows].repeat(points, 1)).view(h.shape)
@@ -91,15 +109,25 @@ def share_on(at: Tensor, to: Tensor, points: int) -> Tensor:
     It is so before or after one place t = r: which of the points lie there is a matter of counting.
     """
     r = points * at / (at - to) + 0.5  # t_k = r for this k, not an integer as a rule
-    before = torch.where(to > at, points - r.floor().clamp(0, points), r.ceil().sub(1).clamp(0, points))
+    before = torch.where(
+        to > at, points - r.floor().clamp(0, points), r.ceil().sub(1).clamp(0, points)
+    )
     return torch.where(to == at, points * (at > 0), before).div_(points)
 
 
 def sensitivity(
-    model: Model, x: Tensor, labels: Tensor, columns: Tensor, *, repeats: int = 100, samples: int = 2500,
-    points: int = 50, seed: int = 0,
-) -> Tensor:  # fmt: skip
-    """How much the model leans on some columns, once for every repeat of random rows and a random baseline.
+    model: Model,
+    x: Tensor,
+    labels: Tensor,
+    columns: Tensor,
+    *,
+    repeats: int = 100,
+    samples: int = 2500,
+    points: int = 50,
+    seed: int = 0,
+) -> Tensor:
+    """How much the model leans on some columns, once for every repeat of random rows and a random
+    baseline.
 
     Args:
         x, labels: (n, d) encoded rows and the numbers (n,) of their true classes.
@@ -113,25 +141,35 @@ def sensitivity(
     """
     n, d = x.shape
     if repeats < 1 or samples < 1 or not n:
-        raise SettingError(f"need at least one repeat, sample and row, got {repeats}, {samples} and {n}")
+        raise SettingError(
+            f"need at least one repeat, sample and row, got {repeats}, {samples} and {n}"
+        )
     if d < 2 or not len(columns):
-        raise SettingError(f"sensitivity is a share: it needs some of at least two columns, got {len(columns)} of {d}")
+        raise SettingError(
+            f"sensitivity is a share: it needs some of at least two columns, got {len(columns)} "
+            f"of {d}"
+        )
     x, own = _checked(model, x, labels, points)
     generator = torch.Generator().manual_seed(seed)
     out = list[Tensor]()
     with model.eval_mode(), torch.no_grad(), limited_threads(1):
         engine = model.engine
-        first = None if engine is None else torch.addmm(engine.weights[0][1], x, engine.weights[0][0].T)
+        first = (
+            None if engine is None else torch.addmm(engine.weights[0][1], x, engine.weights[0][0].T)
+        )
         for _ in range(repeats):
             rows = torch.randint(n, (samples,), generator=generator)
             b = (2 * torch.rand(d, generator=generator) - 1).to(x.dtype)
             if engine is None or first is None:
                 g = _along(model, x[rows], own[rows], b.expand(samples, d), points).double().mean(0)
             else:
-                # The mean over rows of (x - b) * (slope @ w), column by column, without a table of that.
+                # The mean over rows of (x - b) * (slope @ w), column by column, without a table of
+                # that.
                 w, c = engine.weights[0]
                 slope = mean_slope(engine, w @ b + c, first[rows], own[rows], points)
-                g = ((x[rows].T @ slope - b[:, None] * slope.sum(0)) * w.T).double().sum(1) / samples
+                g = ((x[rows].T @ slope - b[:, None] * slope.sum(0)) * w.T).double().sum(
+                    1
+                ) / samples
             low, high = g.aminmax()
             out.append(((g.abs() if d == 2 else g - low) / (high - low))[columns].mean())
     return torch.stack(out)

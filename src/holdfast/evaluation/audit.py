@@ -6,10 +6,10 @@ For answer i and M retrained models, k_i of which still give the wanted outcome:
     interval     exact binomial (Clopper and Pearson): no normal approximation, right for any k and M
     certificate  the one-sided lower bound B(1 - confidence; k_i, M - k_i + 1) is at least the share asked for
 
-The wanted outcome is what was asked for, with its probability, margin or range, and each model judges as it does alone,
-by its own threshold and its own `predict`. The models are a sample of the retrained models that could come; the
-statements are about all of them. That is only true of models that had no part in finding the answers, and that are
-different ones: see `independence`.
+The wanted outcome is what was asked for, with its probability, margin or range, and each model
+judges as it does alone, by its own threshold and its own `predict`. The models are a sample of the
+retrained models that could come; the statements are about all of them. That is only true of models
+that had no part in finding the answers, and that are different ones: see `independence`.
 """
 
 import json
@@ -25,11 +25,12 @@ import torch
 from torch import Tensor
 
 from holdfast._core.binomial import exact_interval, lower_bound, models_needed
+from holdfast._core.checks import did_you_mean, untyped
 from holdfast._core.progress import Progress
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.datasets import records
 from holdfast.distances import Distance
-from holdfast.errors import FileError, did_you_mean, require, untyped
+from holdfast.errors import FileError, SettingError
 from holdfast.evaluation.independence import counted, refuse_guides
 from holdfast.evaluation.report import by_name
 from holdfast.models.base import Model, ModelLike
@@ -42,20 +43,25 @@ Array = np.ndarray[Any, Any]
 Rule = Literal["target", "class"]
 RULES: tuple[Rule, ...] = ("target", "class")
 Judges = ModelBank | Model | ModelLike | Sequence[Model | ModelLike]
-HELD, MARK = "holdfast:held", b"holdfast-audit"  # the column and the metadata of a Parquet file
+# the column and the metadata of a Parquet file
+HELD = "holdfast:held"
+MARK = b"holdfast-audit"
 FEW = 10  # models that a table shows one by one, where they are too few for a certificate
 COMPARED = 256  # audited rows by which models are told apart, if there are more
 
 
-def audit(cfs: Counterfactuals, bank: Judges, *, rule: Rule = "target", progress: bool = False) -> "Audit":
+def audit(
+    cfs: Counterfactuals, bank: Judges, *, rule: Rule = "target", progress: bool = False
+) -> "Audit":
     """Put every answer before every model of a bank.
 
     Args:
         cfs: answers of any method.
-        bank: retrained models with the same schema and classes, none of which may have guided the search and copies of
-            which count once; or a model that exists, such as the next release, or several.
-        rule: what a model must give an answer to accept it: "target", all that was asked for, with its probability,
-            margin or range; or "class", the class alone.
+        bank: retrained models with the same schema and classes, none of which may have guided the
+            search and copies of which count once; or a model that exists, such as the next release,
+            or several.
+        rule: what a model must give an answer to accept it: "target", all that was asked for, with
+            its probability, margin or range; or "class", the class alone.
         progress: show a bar on stderr.
 
     Returns:
@@ -71,9 +77,15 @@ def audit(cfs: Counterfactuals, bank: Judges, *, rule: Rule = "target", progress
     >>> found.table().columns.tolist()
     ['status', 'survival', 'low', 'high', 'models', 'bound', 'certified', 'seed', 'bootstrap']
     """
-    what = f"got {type(cfs).__name__} and {type(bank).__name__}; make a bank with hf.ModelBank.retrain(...)"
-    good = isinstance(cfs, Counterfactuals) and not isinstance(cast(Any, bank), Counterfactuals | None)
-    require(good, f"audit takes answers and a ModelBank, or models, {what}")
+    what = (
+        f"got {type(cfs).__name__} and {type(bank).__name__}; make a bank with "
+        "hf.ModelBank.retrain(...)"
+    )
+    good = isinstance(cfs, Counterfactuals) and not isinstance(
+        cast(Any, bank), Counterfactuals | None
+    )
+    if not good:
+        raise SettingError(f"audit takes answers and a ModelBank, or models, {what}")
     judges = bank if isinstance(bank, ModelBank) else existing(cfs, bank)
     judges.check_fits(cfs)
     refuse_guides(cfs, judges)
@@ -85,7 +97,9 @@ def audit(cfs: Counterfactuals, bank: Judges, *, rule: Rule = "target", progress
     return Audit(cfs, held[kept], judges.family[kept], judges.fingerprint(), rule, repeats, spread)
 
 
-def existing(cfs: Counterfactuals, models: Model | ModelLike | Sequence[Model | ModelLike]) -> ModelBank:
+def existing(
+    cfs: Counterfactuals, models: Model | ModelLike | Sequence[Model | ModelLike]
+) -> ModelBank:
     """A bank of models that exist."""
     return ModelBank.of(models, family="release", schema=cfs.schema, classes=cfs.classes or None)
 
@@ -99,7 +113,9 @@ def verdicts_and_scores(
     cfs: Counterfactuals, bank: ModelBank, goal: BoundTarget, bar: Progress
 ) -> tuple[Array, Tensor]:
     """The same, and what the models give to some of the answers (M, s, k)."""
-    held, some, x = list[Array](), list[Tensor](), {cfs.x_cf.dtype: cfs.x_cf}
+    held = list[Array]()
+    some = list[Tensor]()
+    x = {cfs.x_cf.dtype: cfs.x_cf}
     own = None if bank.around is None else scores_in_use(bank.around, cfs)
     rows = torch.linspace(0, max(len(cfs) - 1, 0), min(len(cfs), COMPARED)).long()
     for group in bank.groups:
@@ -113,18 +129,21 @@ def verdicts_and_scores(
 
 
 def scores_in_use(model: Model, cfs: Counterfactuals) -> Tensor:
-    """(n, k) what the model in use gives to the answers, by which stretched judges are set apart."""
+    """(n, k) what the model in use gives to the answers, by which stretched judges are set
+    apart."""
     with model.eval_mode():
         return model.score_frame(cfs.after)
 
 
 def asked(cfs: Counterfactuals, rule: Rule) -> BoundTarget:
     """What answers are judged by."""
-    require(rule in RULES, f"rule must be 'target' or 'class', got {rule!r}")
+    if rule not in RULES:
+        raise SettingError(f"rule must be 'target' or 'class', got {rule!r}")
     if rule == "target":
         return cfs.goal
     fix = "leave rule out, and the range that was asked for decides"
-    require(not cfs.is_regression, f"rule='class' is about classes, and a regression model has none; {fix}")
+    if cfs.is_regression:
+        raise SettingError(f"rule='class' is about classes, and a regression model has none; {fix}")
     return cfs.goal.by_class()
 
 
@@ -146,10 +165,12 @@ class Audit:
         held: (M, n) does model m give answer i the wanted outcome?
         family: (M,) the family of each model.
         bank: fingerprint of the bank.
-        rule: what a model must give an answer to accept it: all that was asked for ("target"), or the "class" alone.
-        repeats: (M,) models that compute the same as another one and may be that model: their refusals count, their
-            assent does not make an answer surer. None: there are none.
-        spread: how many times as far from the model in use the judges of the family `stretch` or `fresh` lie.
+        rule: what a model must give an answer to accept it: all that was asked for ("target"), or
+            the "class" alone.
+        repeats: (M,) models that compute the same as another one and may be that model: their
+            refusals count, their assent does not make an answer surer. None: there are none.
+        spread: how many times as far from the model in use the judges of the family `stretch` or
+            `fresh` lie.
 
     >>> import holdfast as hf, numpy as np
     >>> data = hf.datasets.linearly_separable(n=200)
@@ -171,8 +192,13 @@ class Audit:
 
     @property
     def asked(self) -> str:
-        """What a model must give an answer to accept it: 'approved with probability 0.8', or the class alone."""
-        return self.cfs.run.target if self.rule == "target" else f"the class alone, of: {self.cfs.run.target}"
+        """What a model must give an answer to accept it: 'approved with probability 0.8', or the
+        class alone."""
+        return (
+            self.cfs.run.target
+            if self.rule == "target"
+            else f"the class alone, of: {self.cfs.run.target}"
+        )
 
     @property
     def families(self) -> list[str]:
@@ -182,24 +208,30 @@ class Audit:
     def _models(self, family: str | None) -> Array:
         if family is None:
             return np.ones(len(self.family), bool)
-        require(family in self.families, f"the audit has no family {family!r}; {did_you_mean(family, self.families)}")
+        if family not in self.families:
+            raise SettingError(
+                f"the audit has no family {family!r}; {did_you_mean(family, self.families)}"
+            )
         return self.family == family
 
     def survival(self, family: str | None = None) -> "pd.Series[float]":
         """The share of models that accept each answer; missing where there is no answer."""
         share = self.held[self._models(family)].mean(0)
-        return pd.Series(np.where(self.cfs.answered, share, np.nan), self.cfs.after.index, name="survival")
+        return pd.Series(
+            np.where(self.cfs.answered, share, np.nan), self.cfs.after.index, name="survival"
+        )
 
     def interval(self, family: str | None = None, *, confidence: float = 0.95) -> pd.DataFrame:
         """Exact two-sided interval of each answer's survival."""
         kept = self.held[self._models(family)]
         low, high = exact_interval(kept.sum(0), len(kept), confidence)
-        low[~self.cfs.answered], high[~self.cfs.answered] = np.nan, np.nan
+        low[~self.cfs.answered] = np.nan
+        high[~self.cfs.answered] = np.nan
         return pd.DataFrame({"low": low, "high": high}, self.cfs.after.index)
 
     def bound(self, *, confidence: float = 0.95, family: str | None = None) -> "pd.Series[float]":
-        """The share of models that would accept each answer, at least, with this confidence: what certificates rest on.
-        Exact, one-sided; missing where there is no answer."""
+        """The share of models that would accept each answer, at least, with this confidence: what
+        certificates rest on. Exact, one-sided; missing where there is no answer."""
         chosen = self._models(family)
         counts = chosen if self.repeats is None else chosen & ~self.repeats
         accepted = self.held[counts].sum(0)
@@ -211,29 +243,39 @@ class Audit:
     def certified(
         self, *, at_least: float = 0.95, confidence: float = 0.95, family: str | None = None
     ) -> "pd.Series[bool]":
-        """Which answers at least this share of all retrained models would accept, with this confidence.
+        """Which answers at least this share of all retrained models would accept, with this
+        confidence.
 
-        The statement is about each answer on its own, and about models drawn as those of the bank (or of one of
-        its families) were; for what that covers see `words`. Answers that are not certified
-        may be good; it cannot be told from these models. With fewer models than any certificate needs, it is an error
-        that says how many.
+        The statement is about each answer on its own, and about models drawn as those of the bank
+        (or of one of its families) were; for what that covers see `words`. Answers that are not
+        certified may be good; it cannot be told from these models. With fewer models than any
+        certificate needs, it is an error that says how many.
         """
         too_few = self.too_few(at_least=at_least, confidence=confidence, family=family)
-        require(not too_few, too_few)
+        if too_few:
+            raise SettingError(too_few)
         bound = self.bound(confidence=confidence, family=family)
         return pd.Series(bound.to_numpy() >= at_least, self.cfs.after.index, name="certified")
 
-    def too_few(self, *, at_least: float = 0.95, confidence: float = 0.95, family: str | None = None) -> str:
-        """Why no answer can be certified at this level, and how many models it takes; '' if there are enough."""
+    def too_few(
+        self, *, at_least: float = 0.95, confidence: float = 0.95, family: str | None = None
+    ) -> str:
+        """Why no answer can be certified at this level, and how many models it takes; '' if there
+        are enough."""
         chosen = self._models(family)
         needed = models_needed(at_least, confidence)
         there = int(chosen.sum() if self.repeats is None else (chosen & ~self.repeats).sum())
         if there >= needed:
             return ""
-        level = certificates.level(at_least, confidence, self.families if family is None else [family])
+        level = certificates.level(
+            at_least, confidence, self.families if family is None else [family]
+        )
         what = f"a certificate that an answer {level}, needs at least {needed} models"
         name = family if family in FAMILIES else "retrain"
-        return f"{what}, and there are {there}; make more, as with families={{{name!r}: {needed}}}, or ask for less"
+        return (
+            f"{what}, and there are {there}; make more, as with families={{{name!r}: {needed}}}, "
+            "or ask for less"
+        )
 
     def words(self, *, at_least: float = 0.95, confidence: float = 0.95) -> str:
         """What is certified, or why nothing can be, and what a certificate covers."""
@@ -246,24 +288,34 @@ class Audit:
         return f"{what}: each {level}. {certificates.covers(self.families)}"
 
     def by_model(self) -> pd.DataFrame:
-        """One line per row and one column per model: does it accept the answer? None where there is no answer."""
-        count, places = pd.Series(self.family), pd.Series(self.family).groupby(self.family).cumcount() + 1
+        """One line per row and one column per model: does it accept the answer? None where there is
+        no answer."""
+        count = pd.Series(self.family)
+        places = pd.Series(self.family).groupby(self.family).cumcount() + 1
         alone = ~count.duplicated(keep=False)
-        names = [name if one else f"{name} {i}" for name, one, i in zip(count, alone, places, strict=True)]
+        names = [
+            name if one else f"{name} {i}"
+            for name, one, i in zip(count, alone, places, strict=True)
+        ]
         verdicts = self.held.T.astype(object)
         verdicts[~self.cfs.answered] = None
         return pd.DataFrame(verdicts, self.cfs.after.index, pd.Index(names))
 
     def table(self, *, at_least: float = 0.95, confidence: float = 0.95) -> pd.DataFrame:
-        """One line per row: its status, survival over all models with its interval, whether it is certified (None where
-        there are too few models for that), then its survival over each family; or, of few models, which accept it."""
+        """One line per row: its status, survival over all models with its interval, whether it is
+        certified (None where there are too few models for that), then its survival over each
+        family; or, of few models, which accept it."""
         out = pd.DataFrame({"status": self.cfs.status["status"], "survival": self.survival()})
         bounds = self.interval(confidence=confidence)
-        out["low"], out["high"] = bounds["low"], bounds["high"]  # no join: a row with several answers is there often
+        # no join: a row with several answers is there often
+        out["low"] = bounds["low"]
+        out["high"] = bounds["high"]
         too_few = bool(self.too_few(at_least=at_least, confidence=confidence))
         out["models"] = len(self.held)
         out["bound"] = self.bound(confidence=confidence)
-        out["certified"] = None if too_few else self.certified(at_least=at_least, confidence=confidence)
+        out["certified"] = (
+            None if too_few else self.certified(at_least=at_least, confidence=confidence)
+        )
         if too_few and len(self.held) <= FEW:
             return out.assign(**{str(name): values for name, values in self.by_model().items()})
         for name in self.families if len(self.families) > 1 else ():
@@ -271,16 +323,19 @@ class Audit:
         return out
 
     def summary(self) -> pd.DataFrame:
-        """Coverage, base validity, survival and end-to-end robustness, over all models and per family.
+        """Coverage, base validity, survival and end-to-end robustness, over all models and per
+        family.
 
-        coverage: rows for which the method proposes a change, of those that needed one;
-        base validity: of these, rows with a proposal that the model itself accepts;
-        survival: accepted answers times models that still accept them, with its standard deviation over models and
-        the worst model;
-        end to end: all rows that needed an answer times models under which they have one that holds.
+        coverage: rows for which the method proposes a change, of those that needed one; base
+        validity: of these, rows with a proposal that the model itself accepts; survival: accepted
+        answers times models that still accept them, with its standard deviation over models and the
+        worst model; end to end: all rows that needed an answer times models under which they have
+        one that holds.
         """
-        cfs, unmet = self.cfs, self.cfs.status_codes != Status.ALREADY_MET
-        needed, found = by_row(cfs, unmet), by_row(cfs, self.cfs.answered)
+        unmet = self.cfs.status_codes != Status.ALREADY_MET
+        cfs = self.cfs
+        needed = by_row(cfs, unmet)
+        found = by_row(cfs, self.cfs.answered)
         proposed = by_row(cfs, unmet & (cfs.x_cf != cfs.x).any(1).numpy())
         lines = dict[str, dict[str, float]]()
         for name in ("all", *(self.families if len(self.families) > 1 else ())):
@@ -288,29 +343,46 @@ class Audit:
             per_model = _per_model(held[:, self.cfs.answered])
             holding = by_row(cfs, self.cfs.answered & held)[:, needed]
             lines[name] = {
-                "coverage": _share(proposed[needed]), "base validity": _share(found[proposed]),
-                "survival": float(per_model.mean()), "spread": float(per_model.std()),
-                "worst model": float(per_model.min()), "end to end": _share(holding), "models": len(held),
-            }  # fmt: skip
-        return pd.DataFrame.from_dict(lines, orient="index").astype({"models": int}).rename_axis("family")
+                "coverage": _share(proposed[needed]),
+                "base validity": _share(found[proposed]),
+                "survival": float(per_model.mean()),
+                "spread": float(per_model.std()),
+                "worst model": float(per_model.min()),
+                "end to end": _share(holding),
+                "models": len(held),
+            }
+        return (
+            pd.DataFrame.from_dict(lines, orient="index")
+            .astype({"models": int})
+            .rename_axis("family")
+        )
 
     def invalidation(self) -> dict[str, tuple[float, float]]:
         """Mean and standard deviation over models of the share of answers lost, per family."""
-        lost = {name: 1 - _per_model(self.held[self._models(name)][:, self.cfs.answered]) for name in self.families}
+        lost = {
+            name: 1 - _per_model(self.held[self._models(name)][:, self.cfs.answered])
+            for name in self.families
+        }
         return {name: (float(values.mean()), float(values.std())) for name, values in lost.items()}
 
     def to_json(self, *, at_least: float = 0.95, confidence: float = 0.95) -> str:
         """Everything but the pictures, with no value rounded."""
         level: dict[str, float] = {"at_least": at_least, "confidence": confidence}
-        answers, too_few = self.table(**level), bool(self.too_few(at_least=at_least, confidence=confidence))
+        answers = self.table(**level)
+        too_few = bool(self.too_few(at_least=at_least, confidence=confidence))
         count = None if too_few else int(answers["certified"].sum())
         answers.insert(0, "row", [str(name) for name in answers.index])
         content = {
-            "bank": self.bank, "method": self.cfs.run.settings, "rule": self.rule, "asked": self.asked,
+            "bank": self.bank,
+            "method": self.cfs.run.settings,
+            "rule": self.rule,
+            "asked": self.asked,
             "certified": {**level, "answers": count, "models needed": models_needed(**level)},
-            "words": self.words(**level), "covers": certificates.covers(self.families),
-            "summary": by_name(self.summary()), "answers": records(answers),
-        }  # fmt: skip
+            "words": self.words(**level),
+            "covers": certificates.covers(self.families),
+            "summary": by_name(self.summary()),
+            "answers": records(answers),
+        }
         return json.dumps(content, indent=1)
 
     def plot(self, *, at_least: float = 0.95, confidence: float = 0.95) -> Any:
@@ -321,10 +393,12 @@ class Audit:
 
     def joined(self, other: "Audit") -> "Audit":
         """One audit of the same answers by the models of both."""
-        require(other.held.shape[1] == self.held.shape[1], "only audits of the same answers can be joined")
+        if other.held.shape[1] != self.held.shape[1]:
+            raise SettingError("only audits of the same answers can be joined")
         none = [np.zeros(len(one.family), dtype=bool) for one in (self, other)]
         repeats = [
-            empty if one.repeats is None else one.repeats for one, empty in zip((self, other), none, strict=True)
+            empty if one.repeats is None else one.repeats
+            for one, empty in zip((self, other), none, strict=True)
         ]
         return replace(
             self,
@@ -337,17 +411,23 @@ class Audit:
     # ---- files
 
     def save(self, path: str | Path) -> None:
-        """Write a `.parquet` file with everything, which `load` reads; or `.json`, what `to_json` gives.
+        """Write a `.parquet` file with everything, which `load` reads; or `.json`, what `to_json`
+        gives.
 
-        The Parquet file is that of the answers with the verdicts beside them: `Counterfactuals.load` reads it as well.
+        The Parquet file is that of the answers with the verdicts beside them:
+        `Counterfactuals.load` reads it as well.
         """
         path = Path(path)
         if path.suffix.lower() == ".json":
             path.write_text(self.to_json() + "\n", encoding="utf-8")
             return
         known = path.suffix.lower() == ".parquet"
-        require(known, f"cannot write {str(path)!r}: the extension must be one of .parquet, .json", FileError)
-        pa, parquet = untyped("pyarrow"), untyped("pyarrow.parquet")
+        if not known:
+            raise FileError(
+                f"cannot write {str(path)!r}: the extension must be one of .parquet, .json"
+            )
+        pa = untyped("pyarrow")
+        parquet = untyped("pyarrow.parquet")
         self.cfs.save(path)
         table: Any = parquet.read_table(path)
         by_answer = pa.FixedSizeListArray.from_arrays(pa.array(self.held.T.ravel()), len(self.held))
@@ -355,7 +435,9 @@ class Audit:
         about = {"family": self.family.tolist(), "bank": self.bank, "rule": self.rule}
         content = json.dumps({**about, "repeats": repeats, "spread": self.spread})
         table = table.append_column(HELD, by_answer)
-        parquet.write_table(table.replace_schema_metadata({**table.schema.metadata, MARK: content.encode()}), path)
+        parquet.write_table(
+            table.replace_schema_metadata({**table.schema.metadata, MARK: content.encode()}), path
+        )
 
     @classmethod
     def load(cls, path: str | Path) -> "Audit":
@@ -363,16 +445,22 @@ class Audit:
         cfs = Counterfactuals.load(path)
         table: Any = untyped("pyarrow.parquet").read_table(path)
         if MARK not in (table.schema.metadata or {}):
-            raise FileError(f"{str(path)!r} holds answers and no audit of them; it was not written by Audit.save")
+            raise FileError(
+                f"{str(path)!r} holds answers and no audit of them; it was not written by "
+                "Audit.save"
+            )
         try:
             content = json.loads(table.schema.metadata[MARK])
             family = np.array(content["family"])
-            held = np.array(table[HELD].combine_chunks().flatten().to_numpy(zero_copy_only=False), dtype=bool)
+            held = np.array(
+                table[HELD].combine_chunks().flatten().to_numpy(zero_copy_only=False), dtype=bool
+            )
             rule = cast(Rule, content["rule"])
             asked(cfs, rule)
             repeats = np.zeros(len(family), dtype=bool)
             repeats[np.array(content["repeats"], dtype=np.int64)] = True
-            verdicts, spread = held.reshape(len(cfs), len(family)).T, float(content["spread"])
+            verdicts = held.reshape(len(cfs), len(family)).T
+            spread = float(content["spread"])
             return cls(cfs, verdicts, family, str(content["bank"]), rule, repeats, spread)
         except Exception as error:  # the file may say anything
             raise FileError(f"{str(path)!r} is damaged ({type(error).__name__}: {error})") from None
@@ -380,9 +468,11 @@ class Audit:
     # ---- in words
 
     def describe(self, *, at_least: float = 0.95, confidence: float = 0.95) -> str:
-        """A few lines: answers, models by family, what they must give, survival, and how many answers are certified."""
+        """A few lines: answers, models by family, what they must give, survival, and how many
+        answers are certified."""
         kinds = ", ".join(f"{name}: {int((self.family == name).sum())}" for name in self.families)
-        answers, rows = int(self.cfs.answered.sum()), len(np.unique(self.cfs.source))
+        answers = int(self.cfs.answered.sum())
+        rows = len(np.unique(self.cfs.source))
         lines = [
             f"Audit of {answers} answers for {rows} rows on {len(self.held)} models ({kinds})",
             f"What a model must give: {self.asked} (rule: {self.rule})",
@@ -401,8 +491,10 @@ class Audit:
 
 
 def r_squared(audits: Mapping[str, Audit], norm: str | Distance = "l2") -> float:
-    """Of a line through (cost, invalidation) of every answer of these audits: do more expensive answers hold better?"""
-    require(audits, "r_squared needs at least one audit")
+    """Of a line through (cost, invalidation) of every answer of these audits: do more expensive
+    answers hold better?"""
+    if not audits:
+        raise SettingError("r_squared needs at least one audit")
     cost = np.concatenate([a.cfs.cost(norm).to_numpy()[a.cfs.answered] for a in audits.values()])
     lost = np.concatenate([1 - a.survival().to_numpy()[a.cfs.answered] for a in audits.values()])
     if len(cost) < 2 or cost.std() == 0 or lost.std() == 0:

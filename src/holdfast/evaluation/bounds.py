@@ -1,9 +1,10 @@
 """Bounds of what adversarial training does to answers: as printed, and as they hold.
 
-Krishna, Agarwal and Lakkaraju, "On the Trade-offs between Adversarial Robustness and Actionable Explanations", 2023.
-NR is a model trained on clean rows, R the same with rows attacked within epsilon (linf). f is a logit, linear or an NTK
-(`holdfast.nn.ntk`), s the wanted one, m = s - f(x). zeta is the step of SCFE, which minimises (f(x + z) - s)^2 +
-lam |z|^2. All norms are l2; a = |w_NR| and b = |w_R|, or the lengths of the gradients of f.
+Krishna, Agarwal and Lakkaraju, "On the Trade-offs between Adversarial Robustness and Actionable
+Explanations", 2023. NR is a model trained on clean rows, R the same with rows attacked within
+epsilon (linf). f is a logit, linear or an NTK (`holdfast.nn.ntk`), s the wanted one, m = s - f(x).
+zeta is the step of SCFE, which minimises (f(x + z) - s)^2 + lam |z|^2. All norms are l2; a = |w_NR|
+and b = |w_R|, or the lengths of the gradients of f.
 
                  printed ("paper")                          what holds ("corrected", the default)
     zeta         m lam w / (lam + |w|^2)                    m w / (lam + |w|^2)
@@ -20,10 +21,11 @@ lam |z|^2. All norms are l2; a = |w_NR| and b = |w_R|, or the lengths of the gra
                  |f_NR(x'_R) - f_NR(x'_NR)| <= D |x'_R|
     Theorem 5    the same with rows of the kernel           the same
 
-The printed zeta has a factor too many, and with it Theorem 1. Lemma 1 lets y = -1 make a bound negative, speaks of one
-row, and of epochs where it means steps. Theorem 1 drops |m|, and where D >= a its outer absolute value hides that its
-proof says nothing: here the bound is infinite then, and marked vacuous. Theorem 2 takes |m| <= 1 for granted. Proofs of
-Theorems 4 and 5 enlarge the right side of what they want to show, so the condition is neither necessary nor sufficient.
+The printed zeta has a factor too many, and with it Theorem 1. Lemma 1 lets y = -1 make a bound
+negative, speaks of one row, and of epochs where it means steps. Theorem 1 drops |m|, and where D >=
+a its outer absolute value hides that its proof says nothing: here the bound is infinite then, and
+marked vacuous. Theorem 2 takes |m| <= 1 for granted. Proofs of Theorems 4 and 5 enlarge the right
+side of what they want to show, so the condition is neither necessary nor sufficient.
 """
 
 import math
@@ -34,13 +36,17 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from holdfast._core.checks import untyped
 from holdfast.distances import l2
-from holdfast.errors import ModelError, SettingError, require, untyped
+from holdfast.errors import ModelError, SettingError
 from holdfast.nn.architecture import flat_layers
 from holdfast.training.ntk import ridge_factor
 
 Form = Literal["corrected", "paper"]
-SETTLED, TURNS, BLOCK = 1e-10, 200, 8  # of the power iteration: when it ends, and how many vectors it turns at once
+# of the power iteration: when it ends, and how many vectors it turns at once
+SETTLED = 1e-10
+TURNS = 200
+BLOCK = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +64,9 @@ class Bound:
 
     def violations(self, observed: Tensor) -> Tensor:
         """(n,) where an observed difference is larger; what rounding can do counts as nothing."""
-        return observed.abs() > self.value + 64 * torch.finfo(self.value.dtype).eps * self.value.abs()
+        return (
+            observed.abs() > self.value + 64 * torch.finfo(self.value.dtype).eps * self.value.abs()
+        )
 
     def tightness(self, observed: Tensor) -> Tensor:
         """(n,) |observed| / bound: 1 is tight, 0 vacuous; a bound of 0 that is kept is tight."""
@@ -71,7 +79,8 @@ class Claim:
     """Theorems 4 and 5, row by row."""
 
     condition: Tensor  # (n,) bool, the printed condition
-    conclusion: Tensor  # (n,) bool, what it shall imply: Pr_NR >= Pr_R, that is f_NR(x'_NR) >= f_R(x'_R)
+    # (n,) bool, what it shall imply: Pr_NR >= Pr_R, that is f_NR(x'_NR) >= f_R(x'_R)
+    conclusion: Tensor
 
     @property
     def counterexamples(self) -> Tensor:
@@ -97,19 +106,28 @@ def step_length(a: Tensor, m: Tensor, lam: float) -> Tensor:
 
 
 def lemma1(
-    x: Tensor, *, eta: float, steps: int, epsilon: float, y: Tensor | None = None, batches: bool = False,
+    x: Tensor,
+    *,
+    eta: float,
+    steps: int,
+    epsilon: float,
+    y: Tensor | None = None,
+    batches: bool = False,
     form: Form = "corrected",
-) -> Bound:  # fmt: skip
-    """D >= |w_NR - w_R| after so many steps of plain gradient descent from the same start; Adam is not covered.
+) -> Bound:
+    """D >= |w_NR - w_R| after so many steps of plain gradient descent from the same start; Adam is
+    not covered.
 
     Args:
         x: training rows (n, d).
         eta, steps, epsilon: step size, number of steps, radius of the linf balls.
         y: labels in {-1, +1}; only the printed form has them, one bound (n,) for each row.
-        batches: the steps were taken on parts of the rows, so that the mean over i becomes a maximum.
+        batches: the steps were taken on parts of the rows, so that the mean over i becomes a
+            maximum.
     """
     _check(0.0, form)
-    length, room = l2.value(x), epsilon * math.sqrt(x.shape[1])
+    length = l2.value(x)
+    room = epsilon * math.sqrt(x.shape[1])
     if form == "paper":
         if y is None:
             raise SettingError("Lemma 1 as printed needs the labels y")
@@ -118,33 +136,48 @@ def lemma1(
 
 
 def theorem1(a: Tensor, b: Tensor, m: Tensor, m_r: Tensor, lam: float) -> Bound:
-    """With both models at hand: a = |w_NR| and b = |w_R|, () or (n,), and their residuals m and m_r (n,). The printed
-    form does without w_R: see `theorem1_by_drift`."""
+    """With both models at hand: a = |w_NR| and b = |w_R|, () or (n,), and their residuals m and m_r
+    (n,). The printed form does without w_R: see `theorem1_by_drift`."""
     _check(lam)
     return Bound.of(step_length(a, m, lam) + step_length(b, m_r, lam))
 
 
 def theorem1_by_drift(
-    a: Tensor, m: Tensor, length: Tensor, drift: Tensor | float, lam: float, *, form: Form = "corrected"
+    a: Tensor,
+    m: Tensor,
+    length: Tensor,
+    drift: Tensor | float,
+    lam: float,
+    *,
+    form: Form = "corrected",
 ) -> Bound:
-    """Without w_R, which is no further than `drift` (D) from w_NR; a = |w_NR|, () or (n,), residuals m of NR (n,).
+    """Without w_R, which is no further than `drift` (D) from w_NR; a = |w_NR|, () or (n,),
+    residuals m of NR (n,).
 
-    length = |x| (n,): with an intercept, rows end in a 1 here and in Lemma 1, but `a` leaves the intercept out.
+    length = |x| (n,): with an intercept, rows end in a 1 here and in Lemma 1, but `a` leaves the
+    intercept out.
     """
     _check(lam, form)
     a, drift = a.expand_as(m), torch.as_tensor(drift, dtype=a.dtype).expand_as(m)
     if form == "paper":
         value = lam * (2 * a + drift) / (a * (a - drift))
         return Bound.of(value.masked_fill(drift >= a, math.inf), form)
-    rounding = 8 * torch.finfo(a.dtype).eps * (a + drift)  # a and D are rounded, and a - D has no digits left near 0
+    # a and D are rounded, and a - D has no digits left near 0
+    rounding = 8 * torch.finfo(a.dtype).eps * (a + drift)
     least = (a - drift - rounding).clamp_min(0)
-    t = torch.minimum(torch.maximum(least, a.new_tensor(math.sqrt(lam))), a + drift)  # the t with the longest step
+    # the t with the longest step
+    t = torch.minimum(torch.maximum(least, a.new_tensor(math.sqrt(lam))), a + drift)
     most = step_length(t, m.abs() + drift * length, lam)
-    return Bound.of(step_length(a, m, lam) + (most.masked_fill(t == 0, math.inf) if lam == 0 else most))
+    return Bound.of(
+        step_length(a, m, lam) + (most.masked_fill(t == 0, math.inf) if lam == 0 else most)
+    )
 
 
-def theorem2(a: Tensor, b: Tensor, m: Tensor, m_r: Tensor, lam: float, *, form: Form = "corrected") -> Bound:
-    """For NTK models and first-order steps: a and b are lengths (n,) of the gradients of f_NR and f_R at x."""
+def theorem2(
+    a: Tensor, b: Tensor, m: Tensor, m_r: Tensor, lam: float, *, form: Form = "corrected"
+) -> Bound:
+    """For NTK models and first-order steps: a and b are lengths (n,) of the gradients of f_NR and
+    f_R at x."""
     _check(lam, form)
     return Bound.of(1 / a + 1 / b, form) if form == "paper" else theorem1(a, b, m, m_r, lam)
 
@@ -153,20 +186,29 @@ def theorem2(a: Tensor, b: Tensor, m: Tensor, m_r: Tensor, lam: float, *, form: 
 
 
 def theorem3(L: float, r_nr: Tensor, r_r: Tensor) -> Bound:
-    """For |x'_NR - x'_R|, and so for | |zeta_NR| - |zeta_R| |, before rounding. The answers are decoded from points
-    within r_nr and r_r (n,) of one latent point; radii in l1 are at least those in l2, so they are safe."""
+    """For |x'_NR - x'_R|, and so for | |zeta_NR| - |zeta_R| |, before rounding. The answers are
+    decoded from points within r_nr and r_r (n,) of one latent point; radii in l1 are at least those
+    in l2, so they are safe."""
     return Bound.of(L * (r_nr + r_r))
 
 
 _CONSTANTS: dict[type[nn.Module], float] = {
-    nn.ReLU: 1.0, nn.Tanh: 1.0, nn.Sigmoid: 0.25, nn.Softmax: 0.5, nn.Identity: 1.0, nn.Dropout: 1.0, nn.Flatten: 1.0,
-}  # fmt: skip
+    nn.ReLU: 1.0,
+    nn.Tanh: 1.0,
+    nn.Sigmoid: 0.25,
+    nn.Softmax: 0.5,
+    nn.Identity: 1.0,
+    nn.Dropout: 1.0,
+    nn.Flatten: 1.0,
+}
 
 
 def decoder_lipschitz(decoder: nn.Module) -> float:
-    """An upper bound of the decoder's l2 Lipschitz constant: spectral norms times constants of activations.
+    """An upper bound of the decoder's l2 Lipschitz constant: spectral norms times constants of
+    activations.
 
-    A softmax over the levels of each category at the end, as `TableAutoencoder` has it, leaves the bound as it is.
+    A softmax over the levels of each category at the end, as `TableAutoencoder` has it, leaves the
+    bound as it is.
     """
     product = 1.0
     for layer in flat_layers(decoder):
@@ -178,12 +220,16 @@ def decoder_lipschitz(decoder: nn.Module) -> float:
             product *= _CONSTANTS[type(layer)]
         else:
             known = ["Linear", "LeakyReLU", *[kind.__name__ for kind in _CONSTANTS]]
-            raise ModelError(f"no Lipschitz constant is known for a {type(layer).__name__} layer, only for {known}")
+            raise ModelError(
+                f"no Lipschitz constant is known for a {type(layer).__name__} layer, only for "
+                f"{known}"
+            )
     return product
 
 
 def sampled_lipschitz(decoder: Callable[[Tensor], Tensor], z: Tensor) -> float:
-    """A lower bound of the decoder's l2 Lipschitz constant: the largest spectral norm of its Jacobian at z (n, k).
+    """A lower bound of the decoder's l2 Lipschitz constant: the largest spectral norm of its
+    Jacobian at z (n, k).
 
     A bound by Theorem 3 with this constant is no guarantee.
     """
@@ -207,30 +253,41 @@ def lemma2(K: Tensor, K_r: Tensor, beta: float, y: Tensor) -> Bound:
     """|w_NR - w_R| <= D_K |Y| for NTK models with the kernel matrices K and K_r (n, n) of their training rows."""
     shapes = f"{tuple(K.shape)}, {tuple(K_r.shape)} and {tuple(y.shape)}"
     fits = K.shape == K_r.shape and y.shape == K.shape[:1]
-    require(fits, f"need two kernel matrices of one size and a label for each row, got shapes {shapes}")
+    if not fits:
+        raise SettingError(
+            f"need two kernel matrices of one size and a label for each row, got shapes {shapes}"
+        )
     return Bound.of(inverse_gap(K, K_r, beta) * l2.value(y.double()[None])[0])
 
 
 def inverse_gap(K: Tensor, K_r: Tensor, beta: float) -> Tensor:
-    """D_K = |(K + beta I)^-1 - (K_r + beta I)^-1|, the spectral norm, by power iteration; no inverse is formed.
+    """D_K = |(K + beta I)^-1 - (K_r + beta I)^-1|, the spectral norm, by power iteration; no
+    inverse is formed.
 
-    It is the root of the largest eigenvalue of the square, whose eigenvalues do not come in pairs +l, -l. Some vectors
-    are turned at once, which settles faster where eigenvalues are close. The estimate comes from below; what the
-    residual leaves open is added.
+    It is the root of the largest eigenvalue of the square, whose eigenvalues do not come in pairs
+    +l, -l. Some vectors are turned at once, which settles faster where eigenvalues are close. The
+    estimate comes from below; what the residual leaves open is added.
     """
-    linalg, first, second = untyped("torch").linalg, ridge_factor(K, beta), ridge_factor(K_r, beta)
+    linalg = untyped("torch").linalg
+    first = ridge_factor(K, beta)
+    second = ridge_factor(K_r, beta)
 
     def times(v: Tensor) -> Tensor:
         return torch.cholesky_solve(v, first) - torch.cholesky_solve(v, second)
 
-    v = torch.randn(len(K), min(BLOCK, len(K)), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    top = rest = v.new_zeros(())
+    v = torch.randn(
+        len(K), min(BLOCK, len(K)), generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
+    top = v.new_zeros(())
+    rest = top
     for _ in range(TURNS):
         v = linalg.qr(v)[0]
         once = times(v)
         twice = times(once)
-        squares, vectors = linalg.eigh(once.T @ once)  # of the square, within the span of v; the largest is last
-        best, top = vectors[:, -1], squares[-1].clamp_min(0).sqrt()
+        # of the square, within the span of v; the largest is last
+        squares, vectors = linalg.eigh(once.T @ once)
+        best = vectors[:, -1]
+        top = squares[-1].clamp_min(0).sqrt()
         rest = (twice @ best - squares[-1] * (v @ best)).square().sum().sqrt()
         if rest <= SETTLED * squares[-1]:
             break
@@ -241,18 +298,23 @@ def inverse_gap(K: Tensor, K_r: Tensor, beta: float) -> Tensor:
 # ---- validity
 
 
-def theorem4(own: Tensor, crossed: Tensor, robust: Tensor, length: Tensor, drift: Tensor | float) -> Claim:
-    """Whose answers are more surely valid, for linear models: own, crossed and robust are f_NR(x'_NR), f_NR(x'_R) and
-    f_R(x'_R), length is |x'_R|, (n,) each, and drift the D of Lemma 1."""
+def theorem4(
+    own: Tensor, crossed: Tensor, robust: Tensor, length: Tensor, drift: Tensor | float
+) -> Claim:
+    """Whose answers are more surely valid, for linear models: own, crossed and robust are
+    f_NR(x'_NR), f_NR(x'_R) and f_R(x'_R), length is |x'_R|, (n,) each, and drift the D of Lemma
+    1."""
     return Claim((crossed - own).abs() <= drift * length, own >= robust)
 
 
 def theorem5(k: Tensor, k_r: Tensor, w: Tensor, w_r: Tensor, drift: Tensor | float) -> Claim:
-    """The same for NTK models: k and k_r are K(x'_NR, X) and K(x'_R, X_R), (n, N) each, w and w_r the weights (N,) of
-    the two models, and drift the D_K |Y| of Lemma 2."""
+    """The same for NTK models: k and k_r are K(x'_NR, X) and K(x'_R, X_R), (n, N) each, w and w_r
+    the weights (N,) of the two models, and drift the D_K |Y| of Lemma 2."""
     return theorem4(k @ w, k_r @ w, k_r @ w_r, l2.value(k_r), drift)
 
 
 def _check(lam: Any, form: Any = "corrected") -> None:
-    require(lam >= 0, f"lam must be 0 or more (below 0 it rewards distance), got {lam}")
-    require(form in ("corrected", "paper"), f"form must be 'corrected' or 'paper', got {form!r}")
+    if not lam >= 0:
+        raise SettingError(f"lam must be 0 or more (below 0 it rewards distance), got {lam}")
+    if form not in ("corrected", "paper"):
+        raise SettingError(f"form must be 'corrected' or 'paper', got {form!r}")

@@ -1,9 +1,11 @@
-"""How many standard deviations ahead: the c of `SurvivalSearch` by which answers are certified on models not yet seen.
+"""How many standard deviations ahead: the c of `SurvivalSearch` by which answers are certified on
+models not yet seen.
 
-For a grid of c the answers of some people are put before the models of a calibration bank. The smallest c is taken for
-which a given share of the people who have a robust answer, at any c, get one that is certified, and one standard error
-of that share more: it is measured on few people, and the smallest c that passes is the one that luck favours most. It
-is one number for a model and a target: choosing it for each person would follow the accidents of the calibration bank.
+For a grid of c the answers of some people are put before the models of a calibration bank. The
+smallest c is taken for which a given share of the people who have a robust answer, at any c, get
+one that is certified, and one standard error of that share more: it is measured on few people, and
+the smallest c that passes is the one that luck favours most. It is one number for a model and a
+target: choosing it for each person would follow the accidents of the calibration bank.
 """
 
 import math
@@ -15,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from holdfast.counterfactuals import Counterfactuals
-from holdfast.errors import require
+from holdfast.errors import SettingError
 from holdfast.evaluation.audit import audit, models_needed
 from holdfast.methods.survival_search.search import SurvivalSearch
 from holdfast.models.base import Model
@@ -23,10 +25,12 @@ from holdfast.problem import Rows
 from holdfast.retraining.bank import ModelBank
 from holdfast.target import TargetLike
 
-STEP, MOST = 0.25, 6.0
+STEP = 0.25
+MOST = 6.0
 USUAL = 3.0  # where nothing can be measured
 
-Seen = dict[float, tuple[Counterfactuals, np.ndarray[Any, Any]]]  # by c: answers, and which are certified
+# by c: answers, and which are certified
+Seen = dict[float, tuple[Counterfactuals, np.ndarray[Any, Any]]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +43,9 @@ class Calibration:
         share: how many of the people with a robust answer were to be certified.
         rows: how many people were asked about.
         models: of the calibration bank.
-        table: for each c that was tried, the share of people whose answer the guide lets through, the share of those
-            with a robust answer who are certified, and what the certified answers cost.
+        table: for each c that was tried, the share of people whose answer the guide lets through,
+            the share of those with a robust answer who are certified, and what the certified
+            answers cost.
 
     >>> import holdfast as hf
     >>> data = hf.datasets.overlapping(n=200)
@@ -71,14 +76,25 @@ class Calibration:
         if self.c not in self.table.index:
             return f"c = {self.c:g}, as usual: nobody had a robust answer to calibrate by"
         here = self.table.loc[self.c]
-        what = f"c = {self.c:g}: {here['certified']:.0%} of the people with a robust answer are certified"
+        what = (
+            f"c = {self.c:g}: {here['certified']:.0%} of the people with a robust answer are "
+            "certified"
+        )
         short = "" if self.reached else f", short of {self.share:.0%}"
         return f"{what}{short} ({self.rows} people, {self.models} calibration models)"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        kept = {name: getattr(self, name) for name in ("c", "at_least", "confidence", "share", "rows", "models")}
-        return {**kept, "table": {f"{c:g}": dict(line) for c, line in self.table.to_dict(orient="index").items()}}
+        kept = {
+            name: getattr(self, name)
+            for name in ("c", "at_least", "confidence", "share", "rows", "models")
+        }
+        return {
+            **kept,
+            "table": {
+                f"{c:g}": dict(line) for c, line in self.table.to_dict(orient="index").items()
+            },
+        }
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> "Calibration":
@@ -88,18 +104,30 @@ class Calibration:
 
 
 def calibrate(
-    method: SurvivalSearch, model: Model, X: Rows, target: TargetLike, bank: ModelBank, *, at_least: float = 0.95,
-    confidence: float = 0.95, share: float = 0.9, seed: int = 0, progress: bool = False,
-) -> Calibration:  # fmt: skip
-    """The smallest c, on a grid of 0.25, at which answers are certified for nearly all who can have one.
+    method: SurvivalSearch,
+    model: Model,
+    X: Rows,
+    target: TargetLike,
+    bank: ModelBank,
+    *,
+    at_least: float = 0.95,
+    confidence: float = 0.95,
+    share: float = 0.9,
+    seed: int = 0,
+    progress: bool = False,
+) -> Calibration:
+    """The smallest c, on a grid of 0.25, at which answers are certified for nearly all who can have
+    one.
 
     Args:
         method: the search, with its guide.
-        model, X, target, seed: as for `explain`: people by whom to calibrate, 50 or more, who do not have the wanted
-            outcome.
-        bank: models of the same families as the guide, none of them in it; 100 or more for a level of 0.95.
+        model, X, target, seed: as for `explain`: people by whom to calibrate, 50 or more, who do
+            not have the wanted outcome.
+        bank: models of the same families as the guide, none of them in it; 100 or more for a level
+            of 0.95.
         at_least, confidence: what is to be certified, see `Audit.certified`.
-        share: of the people with a robust answer; one standard error is added, as far as there is room.
+        share: of the people with a robust answer; one standard error is added, as far as there is
+            room.
         progress: show a bar on stderr.
 
     >>> import holdfast as hf
@@ -113,10 +141,15 @@ def calibrate(
     >>> found.c < 6
     True
     """
-    require(0 < share <= 1, f"share must lie between 0 and 1, got {share}")
+    if not 0 < share <= 1:
+        raise SettingError(f"share must lie between 0 and 1, got {share}")
     needed = models_needed(at_least, confidence)
-    few = f"the calibration bank has {len(bank)} models; a certificate at this level needs at least {needed}"
-    require(len(bank) >= needed, f"{few}; make more")
+    few = (
+        f"the calibration bank has {len(bank)} models; a certificate at this level needs at least "
+        f"{needed}"
+    )
+    if len(bank) < needed:
+        raise SettingError(f"{few}; make more")
     seen: Seen = {}
 
     def look(levels: Sequence[float]) -> None:
@@ -124,7 +157,9 @@ def calibrate(
         levels = [c for c in levels if c not in seen]
         if not levels:
             return
-        cfs = replace_c(method, tuple(levels)).explain(model, X, target, seed=seed, progress=progress)
+        cfs = replace_c(method, tuple(levels)).explain(
+            model, X, target, seed=seed, progress=progress
+        )
         certified = audit(cfs, bank).certified(at_least=at_least, confidence=confidence).to_numpy()
         for i, c in enumerate(levels):
             own = np.arange(len(cfs) // len(levels)) * len(levels) + i
@@ -140,17 +175,27 @@ def calibrate(
         look((5.0, MOST))
     top = min(enough(), default=MOST)
     look([c for c in np.arange(top - 1 + STEP, top, STEP).tolist() if c >= 0])
-    lines, good, robust = _lines(seen), enough(), bool(_robust(seen).any())
+    lines = _lines(seen)
+    good = enough()
+    robust = bool(_robust(seen).any())
     best = max(lines, key=lambda c: (lines[c]["certified"], -c))
     c = min(good) if good else best if robust else USUAL
     table = _table(lines if robust else {})
-    return Calibration(c, at_least, confidence, share, len(next(iter(seen.values()))[0]), len(bank), table)
+    return Calibration(
+        c, at_least, confidence, share, len(next(iter(seen.values()))[0]), len(bank), table
+    )
 
 
 def replace_c(method: SurvivalSearch, c: float | tuple[float, ...]) -> SurvivalSearch:
     """The same method, with what it has learnt, and another c."""
     out = replace(method, c=c)
-    vars(out).update({name: value for name, value in vars(method).items() if name not in out.get_params(deep=False)})
+    vars(out).update(
+        {
+            name: value
+            for name, value in vars(method).items()
+            if name not in out.get_params(deep=False)
+        }
+    )
     return out
 
 
@@ -164,12 +209,19 @@ def _lines(seen: Seen) -> dict[float, dict[str, float]]:
     out = dict[float, dict[str, float]]()
     for c, (cfs, certified) in sorted(seen.items()):
         out[c] = {
-            "found": float(cfs.found.mean()), "certified": float(certified[robust].mean()) if robust.any() else 0.0,
-            "cost": float(cfs.cost("l1").to_numpy()[certified].mean()) if certified.any() else float("nan"),
-        }  # fmt: skip
+            "found": float(cfs.found.mean()),
+            "certified": float(certified[robust].mean()) if robust.any() else 0.0,
+            "cost": float(cfs.cost("l1").to_numpy()[certified].mean())
+            if certified.any()
+            else float("nan"),
+        }
     return out
 
 
 def _table(lines: dict[float, dict[str, float]]) -> pd.DataFrame:
     columns = ["found", "certified", "cost"]
-    return pd.DataFrame.from_dict(lines, orient="index", columns=columns).astype(float).rename_axis("c")
+    return (
+        pd.DataFrame.from_dict(lines, orient="index", columns=columns)
+        .astype(float)
+        .rename_axis("c")
+    )

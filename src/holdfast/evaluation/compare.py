@@ -1,7 +1,9 @@
-"""Models side by side: whose explanations are more plausible, cheaper, and lean less on what is protected.
+"""Models side by side: whose explanations are more plausible, cheaper, and lean less on what is
+protected.
 
-Repeats of counterfactuals (`_repeats`) are searched for with every weight of the energy, and once more with the
-protected columns held as they are. Figures of a repeat are means over its valid counterfactuals, argmax M(x') = y+:
+Repeats of counterfactuals (`_repeats`) are searched for with every weight of the energy, and once
+more with the protected columns held as they are. Figures of a repeat are means over its valid
+counterfactuals, argmax M(x') = y+:
 
     implausibility    l1 distance to data rows of the class y+, mean            IP in the paper
     mmd               discrepancy between the counterfactuals and these rows    IP*
@@ -13,12 +15,14 @@ With m_j the figure of repeat j, energies averaged out first, and m0_j that of t
     reduction  =  mean_j -(m_j / m0_j - 1) * 100        se  =  100 sd_j(m_j / m0_j)
     of means   =  -(mean_j m_j / mean_j m0_j - 1) * 100
 
-and a star says that the 99 % percentile bootstrap interval of the difference of means, over the repeats, leaves out 0.
-The paper defines the first; its percentages agree with the second, of the means that it prints. They differ where one
-model has no valid counterfactual in some repeats, which the first leaves out, and the second only for that model. A
-model that never gets to a class is judged by the others alone, so read validity first.
+and a star says that the 99 % percentile bootstrap interval of the difference of means, over the
+repeats, leaves out 0. The paper defines the first; its percentages agree with the second, of the
+means that it prints. They differ where one model has no valid counterfactual in some repeats, which
+the first leaves out, and the second only for that model. A model that never gets to a class is
+judged by the others alone, so read validity first.
 
-Altmeyer et al., "Counterfactual Training: Teaching Models Plausible and Actionable Explanations", 2025.
+Altmeyer et al., "Counterfactual Training: Teaching Models Plausible and Actionable Explanations",
+2025.
 """
 
 import copy
@@ -35,8 +39,9 @@ import torch
 from numpy.typing import ArrayLike
 from torch import nn
 
+from holdfast._core.checks import listed, require_integer
 from holdfast._core.progress import Progress
-from holdfast.errors import SettingError, listed, require, require_integer
+from holdfast.errors import SettingError
 from holdfast.evaluation._repeats import METRICS, Array, Repeats
 from holdfast.evaluation.attacks import attacked_accuracy
 from holdfast.evaluation.attribution import sensitivity
@@ -52,7 +57,8 @@ ATTACKS = tuple(i / 90 for i in range(10))  # from 0 to 0.1
 PGD_STEP = 0.01
 LEVEL = 0.99
 REDUCED = ("implausibility", "mmd", "cost")  # those of which less is better
-FREE, HELD = "all may change", "protected held"
+FREE = "all may change"
+HELD = "protected held"
 
 
 def compare(
@@ -74,17 +80,20 @@ def compare(
     """Set the explanations of models beside those of the first.
 
     Args:
-        models: the one to compare with, then the others: `Model`s or torch modules, as a list or by name.
-        X, y: rows that no model was trained on, and their true classes. Plausibility is measured against them.
+        models: the one to compare with, then the others: `Model`s or torch modules, as a list or by
+            name.
+        X, y: rows that no model was trained on, and their true classes. Plausibility is measured
+            against them.
         schema: how rows become numbers, for torch modules; a `Model` brings its own.
-        method: how counterfactuals are searched for; None: `ECCCo(tau=0.95)`, as in the paper. One that learns from
-            data is fitted on X, y for each model.
+        method: how counterfactuals are searched for; None: `ECCCo(tau=0.95)`, as in the paper. One
+            that learns from data is fitted on X, y for each model.
         names: of the models, if they are a list.
         repeats, rows: how many repeats, and rows of each model in each.
         energies: weights of the energy, for methods with a setting `energy`; others are asked once.
-        protected: features to hold in a second pass, about costs: a method with a `tau` stops there at 0.5, as in the
-            paper.
-        attacks: radii, in encoded units, of the FGSM and PGD attacks; of models without gradients only 0 is measured.
+        protected: features to hold in a second pass, about costs: a method with a `tau` stops there
+            at 0.5, as in the paper.
+        attacks: radii, in encoded units, of the FGSM and PGD attacks; of models without gradients
+            only 0 is measured.
         seed: of repeats and methods.
         progress: show a bar on stderr.
 
@@ -110,10 +119,14 @@ def compare(
     cases: dict[str, dict[str, float]] = {FREE: {}} | ({HELD: {"tau": 0.5}} if held else {})
     energetic = "energy" in method.get_params(deep=False)
     predicted = {name: _predicted(model, X) for name, model in wrapped.items()}
-    x, labels = first.schema.encode(X, torch.float64), class_numbers(y, first.classes)
-    plan = Repeats.draw(predicted, len(first.classes), x, labels, repeats, rows, np.random.default_rng(seed))
+    x = first.schema.encode(X, torch.float64)
+    labels = class_numbers(y, first.classes)
+    plan = Repeats.draw(
+        predicted, len(first.classes), x, labels, repeats, rows, np.random.default_rng(seed)
+    )
     weights = list(dict.fromkeys(float(e) for e in energies)) if energetic else [math.nan]
-    parts, curves = list[pd.DataFrame](), list[dict[str, Any]]()
+    parts = list[pd.DataFrame]()
+    curves = list[dict[str, Any]]()
     with Progress(progress, "compare") as bar:
         bar.total(len(wrapped) * (len(cases) * len(weights) + 1))
         for name, model in wrapped.items():
@@ -125,9 +138,13 @@ def compare(
                     parts.append(table.assign(model=name, case=case, energy=energy))
                     bar.step(1)
             accuracy = float((predicted[name] == labels.numpy()).mean())
-            curves += [{"model": name} | point for point in _attacked(model, X, y, attacks, accuracy)]
+            curves += [
+                {"model": name} | point for point in _attacked(model, X, y, attacks, accuracy)
+            ]
             bar.step(1)
-    values = pd.concat(parts, ignore_index=True)[["model", "case", "energy", "round", "from", "to", *METRICS]]
+    values = pd.concat(parts, ignore_index=True)[
+        ["model", "case", "energy", "round", "from", "to", *METRICS]
+    ]
     return Comparison(wrapped, method, X, y, held, values, pd.DataFrame(curves), rows, seed)
 
 
@@ -148,7 +165,8 @@ class Comparison:
     X: pd.DataFrame
     y: "pd.Series[Any]"
     protected: tuple[str, ...]
-    values: pd.DataFrame  # one line per model, case, energy and repeat (`round`): the figures of `METRICS`
+    # one line per model, case, energy and repeat (`round`): the figures of `METRICS`
+    values: pd.DataFrame
     curves: pd.DataFrame  # one line per model, attack and epsilon: accuracy
     rows: int  # in a repeat
     seed: int
@@ -171,10 +189,16 @@ class Comparison:
     # ---- figures
 
     def table(self, energy: float | None = None) -> pd.DataFrame:
-        """One line per case and model: means over energies and repeats, accuracy, and what attacks leave of it at the
-        largest epsilon. With `energy`, for this weight alone."""
-        figures = self._by_repeat(energy).groupby(["case", "model"], sort=False)[list(METRICS)].mean().reset_index()
-        figures = figures.sort_values("case", kind="stable", ignore_index=True)  # what is free comes first
+        """One line per case and model: means over energies and repeats, accuracy, and what attacks
+        leave of it at the largest epsilon. With `energy`, for this weight alone."""
+        figures = (
+            self._by_repeat(energy)
+            .groupby(["case", "model"], sort=False)[list(METRICS)]
+            .mean()
+            .reset_index()
+        )
+        # what is free comes first
+        figures = figures.sort_values("case", kind="stable", ignore_index=True)
         out = figures.assign(accuracy=figures["model"].map(self._accuracy("none", 0.0)))
         for attack in ("FGSM", "PGD"):
             epsilon = self.curves.loc[self.curves["attack"] == attack, "epsilon"].max()
@@ -183,9 +207,11 @@ class Comparison:
         return out
 
     def reductions(self, energy: float | None = None) -> pd.DataFrame:
-        """By how many percent the other models have less of each metric than the first: one line per case, metric and
-        model, with se, the same of the means, the 99 % interval of their difference, and whether that leaves out 0."""
-        values, lines = self._by_repeat(energy), list[dict[str, Any]]()
+        """By how many percent the other models have less of each metric than the first: one line
+        per case, metric and model, with se, the same of the means, the 99 % interval of their
+        difference, and whether that leaves out 0."""
+        values = self._by_repeat(energy)
+        lines = list[dict[str, Any]]()
         for case in self.cases:
             here = values[values["case"] == case].set_index("round")
             plain = here[here["model"] == self.plain]
@@ -196,20 +222,27 @@ class Comparison:
                     lines.append({"case": case, "metric": metric, "model": name} | found)
         return pd.DataFrame(lines)
 
-    def sensitivity(self, *, repeats: int = 100, samples: int = 2500, points: int = 50) -> pd.DataFrame:
-        """How much each model leans on the protected features (`evaluation.attribution`): the median over repeats, and
-        the interval that holds 95 % of them."""
-        require(self.protected, "no feature is protected here; call compare(..., protected=[...])")
+    def sensitivity(
+        self, *, repeats: int = 100, samples: int = 2500, points: int = 50
+    ) -> pd.DataFrame:
+        """How much each model leans on the protected features (`evaluation.attribution`): the
+        median over repeats, and the interval that holds 95 % of them."""
+        if not self.protected:
+            raise SettingError("no feature is protected here; call compare(..., protected=[...])")
         schema = next(iter(self.models.values())).schema
         spans = [schema.slices[schema.names.index(name)] for name in self.protected]
         columns = torch.cat([torch.arange(s.start, s.stop) for s in spans])
         lines = list[dict[str, Any]]()
         for name, model in self.models.items():
-            x, labels = schema.encode(self.X, model.dtype), class_numbers(self.y, model.classes)
+            x = schema.encode(self.X, model.dtype)
+            labels = class_numbers(self.y, model.classes)
             how = {"repeats": repeats, "samples": samples, "points": points, "seed": self.seed}
             each = sensitivity(model, x, labels, columns, **how)
-            low, high = (float(each.quantile(q)) for q in (0.025, 0.975))
-            lines.append({"model": name, "median": float(each.quantile(0.5)), "low": low, "high": high})
+            low = float(each.quantile(0.025))
+            high = float(each.quantile(0.975))
+            lines.append(
+                {"model": name, "median": float(each.quantile(0.5)), "low": low, "high": high}
+            )
         return pd.DataFrame(lines)
 
     def _by_repeat(self, energy: float | None) -> pd.DataFrame:
@@ -217,8 +250,15 @@ class Comparison:
         values = self.values
         if energy is not None:
             values = values[values["energy"] == energy]
-            require(len(values) > 0, f"no energy {energy:g} here; there are {listed(self.values['energy'].unique())}")
-        return values.groupby(["case", "model", "round"], sort=False)[list(METRICS)].mean().reset_index()
+            if len(values) <= 0:
+                raise SettingError(
+                    f"no energy {energy:g} here; there are {listed(self.values['energy'].unique())}"
+                )
+        return (
+            values.groupby(["case", "model", "round"], sort=False)[list(METRICS)]
+            .mean()
+            .reset_index()
+        )
 
     def _accuracy(self, attack: str, epsilon: float) -> dict[str, float]:
         here = self.curves[(self.curves["attack"] == attack) & (self.curves["epsilon"] == epsilon)]
@@ -233,8 +273,9 @@ class Comparison:
         return comparison_chart(self.reductions(), self.curves)
 
     def paths(self, target: Any, *, rows: int = 12, energy: float | None = None) -> Any:
-        """Of models with two features: what they say everywhere, and arrows from rows to their counterfactuals; one
-        column per model, and a second row of pictures with the protected feature held.
+        """Of models with two features: what they say everywhere, and arrows from rows to their
+        counterfactuals; one column per model, and a second row of pictures with the protected
+        feature held.
 
         Args:
             target: the class that is wanted.
@@ -243,16 +284,26 @@ class Comparison:
         """
         from holdfast.render.charts.training import decision_paths
 
-        refused = np.all([model.predict(self.X).to_numpy() != target for model in self.models.values()], axis=0)
+        refused = np.all(
+            [model.predict(self.X).to_numpy() != target for model in self.models.values()], axis=0
+        )
         found = np.flatnonzero(refused)
-        require(len(found) > 0, f"every row gets {target!r} from one of the models; ask for another class")
-        shown = self.X.iloc[found[np.linspace(0, len(found) - 1, min(rows, len(found))).astype(np.int64)]]
+        if len(found) <= 0:
+            raise SettingError(
+                f"every row gets {target!r} from one of the models; ask for another class"
+            )
+        shown = self.X.iloc[
+            found[np.linspace(0, len(found) - 1, min(rows, len(found))).astype(np.int64)]
+        ]
         grid = dict[str, dict[str, Any]]()
         for case in self.cases:
             words = case if case == FREE else f"{', '.join(self.protected)} held"
             grid[words] = {}
             for name, model in self.models.items():
-                how = _set(_fitted(self.method, self.X, self.y, model), {} if energy is None else {"energy": energy})
+                how = _set(
+                    _fitted(self.method, self.X, self.y, model),
+                    {} if energy is None else {"energy": energy},
+                )
                 here = model if case == FREE else _holding(model, self.protected)
                 grid[words][name] = how.explain(here, shown, target, seed=self.seed)
         return decision_paths(self.models, self.X, self.y, grid, target)
@@ -260,12 +311,24 @@ class Comparison:
     def to_json(self) -> str:
         """Tables, curves and what they are about."""
         content = {
-            "models": {name: model.fingerprint() for name, model in self.models.items()}, "method": repr(self.method),
-            "protected": list(self.protected), "repeats": self.repeats, "rows": self.rows, "seed": self.seed,
+            "models": {name: model.fingerprint() for name, model in self.models.items()},
+            "method": repr(self.method),
+            "protected": list(self.protected),
+            "repeats": self.repeats,
+            "rows": self.rows,
+            "seed": self.seed,
             "level": LEVEL,
-        }  # fmt: skip
-        tables = {"table": self.table(), "reductions": self.reductions(), "curves": self.curves, "values": self.values}
-        text = {name: json.loads(t.to_json(orient="records", double_precision=10)) for name, t in tables.items()}
+        }
+        tables = {
+            "table": self.table(),
+            "reductions": self.reductions(),
+            "curves": self.curves,
+            "values": self.values,
+        }
+        text = {
+            name: json.loads(t.to_json(orient="records", double_precision=10))
+            for name, t in tables.items()
+        }
         return json.dumps(content | text, indent=1)
 
     def save(self, path: str | Path) -> None:
@@ -275,14 +338,22 @@ class Comparison:
     def __repr__(self) -> str:
         about = f"{self.repeats} repeats of {self.rows} rows, {self.method!r}"
         held = f", protected: {listed(self.protected)}" if self.protected else ""
-        parts = [about + held, self.table().to_string(index=False, float_format=lambda v: f"{v:.3f}")]
+        parts = [
+            about + held,
+            self.table().to_string(index=False, float_format=lambda v: f"{v:.3f}"),
+        ]
         reduced = self.reductions()
         if len(reduced):
             star = np.where(reduced["significant"], "*", " ")
             columns = zip(reduced["reduction"], reduced["se"], star, strict=True)
             cells = [f"{m:.2f} +- {s:.2f}{t}" for m, s, t in columns]
-            wide = reduced.assign(cell=cells).pivot(index=["case", "model"], columns="metric", values="cell")
-            parts += [f"Percent less than {self.plain} (* sure at 99 %)", wide[list(REDUCED)].to_string()]
+            wide = reduced.assign(cell=cells).pivot(
+                index=["case", "model"], columns="metric", values="cell"
+            )
+            parts += [
+                f"Percent less than {self.plain} (* sure at 99 %)",
+                wide[list(REDUCED)].to_string(),
+            ]
         return "\n\n".join(parts)
 
 
@@ -290,19 +361,25 @@ def reduction(ours: Array, plain: Array, *, seed: int = 0) -> dict[str, Any]:
     """By how many percent a metric falls, over repeats that both models have figures for.
 
     Args:
-        ours, plain: (J,) the metric of a model and of the one to compare with; NaN where there is none. A ratio to 0
-            says nothing, so such repeats count in means alone.
+        ours, plain: (J,) the metric of a model and of the one to compare with; NaN where there is
+            none. A ratio to 0 says nothing, so such repeats count in means alone.
 
     Returns:
-        reduction, se, of means, low and high (the interval of the difference of means), significant, and in how many
+        reduction, se, of means, low and high (the interval of the difference of means),
+            significant, and in how many
         repeats (`rounds`) both have a figure.
     """
     low, high = gap(ours, plain, LEVEL, seed)
     means = [pd.Series(v, dtype=float).mean() for v in (ours, plain)]
     both = np.isfinite(ours) & np.isfinite(plain) & (plain > 0)
-    ratio = pd.Series(ours[both] / plain[both], dtype=float)  # pandas, as it is silent about means of nothing
+    # pandas, as it is silent about means of nothing
+    ratio = pd.Series(ours[both] / plain[both], dtype=float)
     found = {"reduction": -(ratio.mean() - 1) * 100, "se": 100 * ratio.std()}
-    found |= {"of means": -(means[0] / means[1] - 1) * 100 if means[1] > 0 else math.nan, "low": low, "high": high}
+    found |= {
+        "of means": -(means[0] / means[1] - 1) * 100 if means[1] > 0 else math.nan,
+        "low": low,
+        "high": high,
+    }
     return found | {"significant": low > 0 or high < 0, "rounds": len(ratio)}
 
 
@@ -311,15 +388,24 @@ def reduction(ours: Array, plain: Array, *, seed: int = 0) -> dict[str, Any]:
 
 def _named(models: Any, names: Sequence[str] | None) -> dict[str, Any]:
     if isinstance(models, Mapping):
-        require(names is None, "names are for a list of models; these have names already")
+        if names is not None:
+            raise SettingError("names are for a list of models; these have names already")
         out = {str(name): model for name, model in cast(Mapping[Any, Any], models).items()}
     else:
         each = list(cast(Sequence[Any], models)) if isinstance(models, Sequence) else [models]
-        names = [f"model {i}" for i in range(1, len(each) + 1)] if names is None else [str(name) for name in names]
+        names = (
+            [f"model {i}" for i in range(1, len(each) + 1)]
+            if names is None
+            else [str(name) for name in names]
+        )
         same = len(set(names)) == len(each) == len(names)
-        require(same, f"need a name of its own for each of {len(each)} models, got {names}")
+        if not same:
+            raise SettingError(
+                f"need a name of its own for each of {len(each)} models, got {names}"
+            )
         out = dict(zip(names, each, strict=True))
-    require(len(out) >= 2, f"need at least two models, the first to compare with; got {len(out)}")
+    if len(out) < 2:
+        raise SettingError(f"need at least two models, the first to compare with; got {len(out)}")
     return out
 
 
@@ -329,27 +415,41 @@ def _wrapped(
     """All as models of one encoding and the same classes; and the outcomes beside the rows."""
     for name, model in named.items():
         estimates = isinstance(model, Model) and model.is_regression
-        require(not estimates, f"{name!r} is a regression model; only classifiers can be compared")
+        if estimates:
+            raise SettingError(f"{name!r} is a regression model; only classifiers can be compared")
     y = outcomes(X, y)
     own = next((model.classes for model in named.values() if isinstance(model, Model)), None)
-    classes, out = class_names(X, y, own), dict[str, Model]()
+    classes = class_names(X, y, own)
+    out = dict[str, Model]()
     for name, model in named.items():
         if isinstance(model, Model):
             out[name] = model
         elif isinstance(model, nn.Module):
             if schema is None:
-                raise SettingError(f"{name!r} is a bare torch module; pass schema=, or wrap it with hf.Model.of")
+                raise SettingError(
+                    f"{name!r} is a bare torch module; pass schema=, or wrap it with hf.Model.of"
+                )
             out[name] = Model.of(model, schema, classes=classes)
         else:
             kind = type(model).__name__
-            raise SettingError(f"{name!r} is a {kind}, neither a Model nor a torch module; wrap it with hf.Model.of")
+            raise SettingError(
+                f"{name!r} is a {kind}, neither a Model nor a torch module; wrap it with "
+                "hf.Model.of"
+            )
     (first, plain), *rest = out.items()
     x = plain.schema.encode(X, torch.float64)
     for name, model in rest:
-        require(model.classes == plain.classes, f"{first!r} has the classes {plain.classes}, {name!r} {model.classes}")
+        if model.classes != plain.classes:
+            raise SettingError(
+                f"{first!r} has the classes {plain.classes}, {name!r} {model.classes}"
+            )
         same = model.schema.names == plain.schema.names and model.schema.width == plain.schema.width
         same = same and torch.equal(model.schema.encode(X, torch.float64), x)
-        require(same, f"{first!r} and {name!r} encode rows differently, so distances do not compare; use one schema")
+        if not same:
+            raise SettingError(
+                f"{first!r} and {name!r} encode rows differently, so distances do not compare; "
+                "use one schema"
+            )
     return out, y
 
 
@@ -361,7 +461,9 @@ def _predicted(model: Model, X: pd.DataFrame) -> Array:
 
 def _holding(model: Model, features: Sequence[str]) -> Model:
     """The same model for people who cannot change these features."""
-    return model.with_schema(model.schema.change(**{name: {"change": "fixed"} for name in features}))
+    return model.with_schema(
+        model.schema.change(**{name: {"change": "fixed"} for name in features})
+    )
 
 
 def _fitted(method: Explainer, X: pd.DataFrame, y: "pd.Series[Any]", model: Model) -> Explainer:
@@ -381,7 +483,8 @@ def _set(method: Explainer, settings: dict[str, Any]) -> Explainer:
 def _attacked(
     model: Model, X: pd.DataFrame, y: "pd.Series[Any]", radii: Sequence[float], accuracy: float
 ) -> list[dict[str, Any]]:
-    """Accuracy as it is, and under FGSM and PGD-40 with steps of 0.01, not confined to the range of the data."""
+    """Accuracy as it is, and under FGSM and PGD-40 with steps of 0.01, not confined to the range of
+    the data."""
     out: list[dict[str, Any]] = [{"attack": "none", "epsilon": 0.0, "accuracy": accuracy}]
     for epsilon in radii if model.has_grad else ():
         fgsm: dict[str, Any] = {"steps": 1, "step_size": 1.0, "start": False}
@@ -395,13 +498,23 @@ def _attacked(
 
 
 def _check(method: Any, repeats: Any, rows: Any, energies: Any, attacks: Any, seed: Any) -> None:
-    require(isinstance(method, Explainer), f"method must be an explainer, like hf.ECCCo(), got {method!r}")
+    if not isinstance(method, Explainer):
+        raise SettingError(f"method must be an explainer, like hf.ECCCo(), got {method!r}")
     count = method.n_counterfactuals
-    require(count == 1, f"a comparison takes one answer per row, {type(method).__name__} has {count}")
+    if count != 1:
+        raise SettingError(
+            f"a comparison takes one answer per row, {type(method).__name__} has {count}"
+        )
     require_integer("repeats", repeats)
     require_integer("rows", rows)
     for name, values in {"energies": energies, "attacks": attacks}.items():
-        wrong = [v for v in values if not (isinstance(v, int | float) and math.isfinite(v) and v >= 0)]
-        require(not wrong, f"{name} must be numbers and at least 0, got {wrong[0] if wrong else None!r}")
+        wrong = [
+            v for v in values if not (isinstance(v, int | float) and math.isfinite(v) and v >= 0)
+        ]
+        if wrong:
+            raise SettingError(
+                f"{name} must be numbers and at least 0, got {wrong[0] if wrong else None!r}"
+            )
     require_integer("seed", seed, 0)
-    require(len(energies) > 0, "need at least one energy, like energies=[5.0]")
+    if len(energies) <= 0:
+        raise SettingError("need at least one energy, like energies=[5.0]")

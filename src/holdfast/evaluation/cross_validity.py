@@ -1,6 +1,8 @@
-"""Cross-validity: what answers made for the model of one subset of data are worth on the models of the others.
+"""Cross-validity: what answers made for the model of one subset of data are worth on the models of
+the others.
 
-Data come in k subsets (years, schools, branches), each with a model of its own. For the rows i that needed an answer,
+Data come in k subsets (years, schools, branches), each with a model of its own. For the rows i that
+needed an answer,
 
     V[i, j]          share of all rows of subset i with an answer that gives what was asked on the models of subset j
     validity         mean of V[i, i]                     standard deviation of the k values themselves
@@ -8,9 +10,9 @@ Data come in k subsets (years, schools, branches), each with a model of its own.
     decrease         V[i, i] - V[i, j]
     proximity        mean over i of the mean l1 cost     standard deviation of a sample of k
 
-(Guo, Jia, Chen, Yadav and Xiao, "RoCourseNet", CIKM 2023, whose shifted models are those of the single subsets.)
-A row with no answer holds nowhere, so that a method cannot gain by refusing hard rows. Costs are taken on encoded
-columns: another category costs 2.
+(Guo, Jia, Chen, Yadav and Xiao, "RoCourseNet", CIKM 2023, whose shifted models are those of the
+single subsets.) A row with no answer holds nowhere, so that a method cannot gain by refusing hard
+rows. Costs are taken on encoded columns: another category costs 2.
 """
 
 import json
@@ -21,9 +23,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from holdfast._core.checks import listed
 from holdfast._core.progress import Progress
 from holdfast.counterfactuals import Counterfactuals
-from holdfast.errors import HoldfastError, SettingError, listed, require
+from holdfast.errors import HoldfastError, SettingError
 from holdfast.evaluation.audit import by_row, verdicts
 from holdfast.evaluation.independence import refuse_guides
 from holdfast.evaluation.report import by_name
@@ -41,15 +44,21 @@ class Spread(NamedTuple):
 
 
 def cross_validity(
-    answers: Mapping[Any, Counterfactuals], bank: ModelBank, *, attempts: bool = False, progress: bool = False
+    answers: Mapping[Any, Counterfactuals],
+    bank: ModelBank,
+    *,
+    attempts: bool = False,
+    progress: bool = False,
 ) -> "CrossValidity":
     """Put the answers of each subset before the models of all subsets.
 
     Args:
         answers: for each subset, by name, the answers found on its model.
-        bank: models of all subsets, one family each, of the same names: see `ModelBank.from_tables`. The models that
-            were asked may be among them, further models that guided a search may not.
-        attempts: count best attempts that the asked model refuses like answers, as published tables do.
+        bank: models of all subsets, one family each, of the same names: see
+            `ModelBank.from_tables`. The models that were asked may be among them, further models
+            that guided a search may not.
+        attempts: count best attempts that the asked model refuses like answers, as published tables
+            do.
         progress: show a bar on stderr.
 
     Returns:
@@ -69,34 +78,59 @@ def cross_validity(
     (2, 2)
     """
     known = _checked(answers, bank)
-    held, cost = list[Array](), list[float]()
+    held = list[Array]()
+    cost = list[float]()
     with Progress(progress, "cross-validity") as bar:
         bar.total(len(known) * len(bank.groups))
         for name, cfs in known.items():
             unmet = cfs.status_codes != Status.ALREADY_MET
-            require(unmet.any(), f"no row of {name!r} needed an answer, so it has no validity; leave that subset out")
-            some = replace(cfs, status_codes=np.where(unmet, Status.FOUND, cfs.status_codes)) if attempts else cfs
+            if not unmet.any():
+                raise SettingError(
+                    f"no row of {name!r} needed an answer, so it has no validity; leave that "
+                    "subset out"
+                )
+            some = (
+                replace(cfs, status_codes=np.where(unmet, Status.FOUND, cfs.status_codes))
+                if attempts
+                else cfs
+            )
             has_answer = some.answered
-            holding = by_row(some, verdicts(some, bank, bar) & has_answer)[:, by_row(some, unmet)]  # (M, rows)
+            # (M, rows)
+            holding = by_row(some, verdicts(some, bank, bar) & has_answer)[:, by_row(some, unmet)]
             held.append(np.stack([holding[bank.family == family].mean(0) for family in known]))
-            cost.append(float(some.cost("l1").to_numpy()[has_answer].mean()) if has_answer.any() else float("nan"))
-    rows, models = tuple(part.shape[1] for part in held), tuple(bank.families[name] for name in known)
+            cost.append(
+                float(some.cost("l1").to_numpy()[has_answer].mean())
+                if has_answer.any()
+                else float("nan")
+            )
+    rows = tuple(part.shape[1] for part in held)
+    models = tuple(bank.families[name] for name in known)
     return CrossValidity(tuple(known), validity_matrix(held), np.array(cost), rows, models)
 
 
 def _checked(answers: Mapping[Any, Counterfactuals], bank: ModelBank) -> dict[str, Counterfactuals]:
     """The answers by the names of the bank's families; an error unless all of them fit."""
-    good = isinstance(answers, Mapping) and all(isinstance(cfs, Counterfactuals) for cfs in answers.values())
+    good = isinstance(answers, Mapping) and all(
+        isinstance(cfs, Counterfactuals) for cfs in answers.values()
+    )
     wanted = "answers by subset, like {'2004': cfs, '2005': cfs}, and a ModelBank"
     good = good and isinstance(bank, ModelBank)
-    require(good, f"cross_validity takes {wanted}; make a bank with hf.ModelBank.from_tables(...)")
-    known = {str(name): cfs for name, cfs in answers.items()}  # as the bank spells them: years are often numbers
-    require(len(known) >= len(answers), f"subsets need different names, got {listed(answers)}")
+    if not good:
+        raise SettingError(
+            f"cross_validity takes {wanted}; make a bank with hf.ModelBank.from_tables(...)"
+        )
+    # as the bank spells them: years are often numbers
+    known = {str(name): cfs for name, cfs in answers.items()}
+    if len(known) < len(answers):
+        raise SettingError(f"subsets need different names, got {listed(answers)}")
     only = {"answers": [n for n in known if n not in bank.families]}
     only["models"] = [n for n in bank.families if n not in known]
     words = [f"only {what} for {listed(names)}" for what, names in only.items() if names]
     if not known or words:
-        raise SettingError(f"answers and models must be of the same subsets; {' and '.join(words) or 'there are none'}")
+        raise SettingError(
+            "answers and models must be of the same subsets; "
+            f"{' and '.join(words) or 'there are none'}"
+        )
     for name, cfs in known.items():
         try:
             bank.check_fits(cfs)
@@ -134,7 +168,11 @@ class CrossValidity:
     @property
     def robust_validity(self) -> Spread:
         """On models of the other subsets: all entries off the diagonal."""
-        require(len(self) >= 2, f"robust validity needs the models of other subsets; there is only {self.names[0]!r}")
+        if len(self) < 2:
+            raise SettingError(
+                "robust validity needs the models of other subsets; there is only "
+                f"{self.names[0]!r}"
+            )
         return spread(self.matrix[~np.eye(len(self), dtype=bool)])
 
     @property
@@ -143,9 +181,11 @@ class CrossValidity:
         return spread(self.cost, sample=True)
 
     def neighbours(self, width: int = 1) -> Spread:
-        """On models of the subset that is `width` further on, like the next year; below 0: further back."""
+        """On models of the subset that is `width` further on, like the next year; below 0: further
+        back."""
         most = f"{len(self) - 1} for {len(self)} subsets"
-        require(1 <= abs(width) < len(self), f"width must lie between 1 and {most}, got {width}")
+        if not 1 <= abs(width) < len(self):
+            raise SettingError(f"width must lie between 1 and {most}, got {width}")
         return spread(np.diagonal(self.matrix, offset=width))
 
     def decrease(self) -> Array:
@@ -155,7 +195,9 @@ class CrossValidity:
     def to_frame(self) -> pd.DataFrame:
         """The matrix with its names: answers down, models across."""
         names = list(self.names)
-        return pd.DataFrame(self.matrix, pd.Index(names, name="answers of"), pd.Index(names, name="models of"))
+        return pd.DataFrame(
+            self.matrix, pd.Index(names, name="answers of"), pd.Index(names, name="models of")
+        )
 
     def summary(self) -> pd.DataFrame:
         """Mean and standard deviation of validity, robust validity and proximity."""
@@ -163,15 +205,20 @@ class CrossValidity:
         if len(self) > 1:
             lines["robust validity"] = self.robust_validity
         lines["proximity"] = self.proximity
-        return pd.DataFrame(list(lines.values()), pd.Index(list(lines), name="measure"), ["mean", "sd"])
+        return pd.DataFrame(
+            list(lines.values()), pd.Index(list(lines), name="measure"), ["mean", "sd"]
+        )
 
     def to_json(self) -> str:
         """All of it, with no value rounded."""
         content = {
-            "names": list(self.names), "matrix": self.matrix.tolist(),
-            "cost": [None if np.isnan(value) else value for value in self.cost.tolist()], "rows": list(self.rows),
-            "models": list(self.models), "summary": by_name(self.summary()),
-        }  # fmt: skip
+            "names": list(self.names),
+            "matrix": self.matrix.tolist(),
+            "cost": [None if np.isnan(value) else value for value in self.cost.tolist()],
+            "rows": list(self.rows),
+            "models": list(self.models),
+            "summary": by_name(self.summary()),
+        }
         return json.dumps(content, indent=1)
 
     @classmethod
@@ -180,13 +227,20 @@ class CrossValidity:
         try:
             content = json.loads(text)
             names = tuple(str(name) for name in content["names"])
-            matrix, cost = np.array(content["matrix"], dtype=float), np.array(content["cost"], dtype=float)
-            rows, models = (tuple(int(count) for count in content[key]) for key in ("rows", "models"))
+            matrix = np.array(content["matrix"], dtype=float)
+            cost = np.array(content["cost"], dtype=float)
+            rows = tuple(int(count) for count in content["rows"])
+            models = tuple(int(count) for count in content["models"])
         except (ValueError, TypeError, KeyError) as error:
-            raise SettingError(f"this is no cross-validity ({type(error).__name__}: {error})") from None
+            raise SettingError(
+                f"this is no cross-validity ({type(error).__name__}: {error})"
+            ) from None
         k = len(names)
         fits = matrix.shape == (k, k) and cost.shape == (k,) and len(rows) == len(models) == k
-        require(fits, f"this is no cross-validity of {k} subsets: its parts have other sizes")
+        if not fits:
+            raise SettingError(
+                f"this is no cross-validity of {k} subsets: its parts have other sizes"
+            )
         return cls(names, matrix, cost, rows, models)
 
     def plot(self) -> Any:
@@ -196,7 +250,10 @@ class CrossValidity:
         return validity_heatmap(self.matrix, self.names)
 
     def __repr__(self) -> str:
-        head = f"Cross-validity of {len(self)} subsets: answers for {sum(self.rows)} rows, {sum(self.models)} models"
+        head = (
+            f"Cross-validity of {len(self)} subsets: answers for {sum(self.rows)} rows, "
+            f"{sum(self.models)} models"
+        )
         return f"{head}\n{self.summary().to_string(float_format=lambda v: f'{v:.4g}')}"
 
     def _repr_html_(self) -> str:
@@ -207,20 +264,26 @@ class CrossValidity:
 
 
 def validity_matrix(held: Sequence[Any]) -> Array:
-    """(k, k) V from k arrays (k, n_i): does the model of subset j accept the answer of row r of subset i?
+    """(k, k) V from k arrays (k, n_i): does the model of subset j accept the answer of row r of
+    subset i?
 
     Instead of yes or no the arrays may hold the share of a subset's models that accept.
     """
     parts = [np.asarray(part, dtype=np.float64) for part in held]
     for i, part in enumerate(parts):
         if part.ndim != 2 or len(part) != len(parts) or not part.shape[1]:
-            raise SettingError(f"subset {i} of {len(parts)} needs {len(parts)} models by its rows, got {part.shape}")
+            raise SettingError(
+                f"subset {i} of {len(parts)} needs {len(parts)} models by its rows, got "
+                f"{part.shape}"
+            )
     return np.array([part.mean(1) for part in parts]).reshape(len(parts), len(parts))
 
 
 def spread(values: Any, *, sample: bool = False) -> Spread:
-    """Mean and standard deviation; of the values themselves, or as a `sample` of more (divided by one less)."""
+    """Mean and standard deviation; of the values themselves, or as a `sample` of more (divided by
+    one less)."""
     known = np.asarray(values, dtype=np.float64).ravel()
-    require(known.size, "there is no mean of no values")
+    if not known.size:
+        raise SettingError("there is no mean of no values")
     sd = float(known.std(ddof=int(sample))) if known.size > 1 or not sample else float("nan")
     return Spread(float(known.mean()), sd)

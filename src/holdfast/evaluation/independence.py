@@ -1,10 +1,11 @@
 """Which models of a bank may judge: none that guided the search, and each once.
 
-Models are compared by what they compute. A copy is a model that gives the same scores as another, on the audited rows
-and on rows spread over the data's range, and learnt from the same rows: a thousand seeds of an estimator that uses none
-are one model. Models that learnt from other rows are draws of their own even where they come out the same, as trees
-often do when one row is left out: to count those once would make rare models count for more than they are. A model that
-comes out the same as the one the answers were made for is such a draw, too.
+Models are compared by what they compute. A copy is a model that gives the same scores as another,
+on the audited rows and on rows spread over the data's range, and learnt from the same rows: a
+thousand seeds of an estimator that uses none are one model. Models that learnt from other rows are
+draws of their own even where they come out the same, as trees often do when one row is left out: to
+count those once would make rare models count for more than they are. A model that comes out the
+same as the one the answers were made for is such a draw, too.
 """
 
 import warnings
@@ -15,14 +16,14 @@ import torch
 from torch import Tensor
 
 from holdfast.counterfactuals import Counterfactuals
-from holdfast.errors import SettingError, require
+from holdfast.errors import SettingError
 from holdfast.retraining.bank import ModelBank, ModelGroup, sample_of, signature
 from holdfast.retraining.families import FAMILIES
 
 Array = np.ndarray[Any, Any]
 
-# How near the scores of two models on the probe rows must be to be those of one, relative to their size: a guide may
-# have been made again elsewhere, from a recipe that is spelt in another way.
+# How near the scores of two models on the probe rows must be to be those of one, relative to their
+# size: a guide may have been made again elsewhere, from a recipe that is spelt in another way.
 SAME = 1e-4
 EXACTLY = 1e-9  # the same for copies: models that differ at all must not be taken for one
 FIRST_LOOK = 16  # scores by which models are compared at first, which tells most of them apart
@@ -31,25 +32,34 @@ MOSTLY = 0.9  # from more than this share of one model on, a family makes nothin
 
 
 def refuse_guides(cfs: Counterfactuals, bank: ModelBank) -> None:
-    """An error if a model of the bank guided the search: it was made from the same, or it gives the same scores."""
+    """An error if a model of the bank guided the search: it was made from the same, or it gives the
+    same scores."""
     origins = bank.origins()
     seen = np.isin(origins, list(cfs.run.guided_by))
     known = {sample_of(origin) for origin in cfs.run.guided_by}
-    other_rows = [bool(rows) and "" not in known and rows not in known for rows in map(sample_of, origins)]
+    other_rows = [
+        bool(rows) and "" not in known and rows not in known for rows in map(sample_of, origins)
+    ]
     if cfs.run.signatures and not all(other_rows):
-        scores, guides = bank.signatures().numpy(), np.array(cfs.run.signatures)
+        scores = bank.signatures().numpy()
+        guides = np.array(cfs.run.signatures)
         apart = np.abs(scores[:, None] - guides).max(2) / (1 + np.abs(guides).max(1))  # (M, guides)
         seen |= (apart < SAME).any(1) & ~np.array(other_rows)
-    guides = f"{int(seen.sum())} of the bank's {len(bank)} models guided the search for these answers"
+    guides = (
+        f"{int(seen.sum())} of the bank's {len(bank)} models guided the search for these answers"
+    )
     hint = "retrain a bank with another seed for the audit"
-    require(not seen.any(), f"{guides}, so they cannot certify them; {hint}")
+    if seen.any():
+        raise SettingError(f"{guides}, so they cannot certify them; {hint}")
 
 
 def counted(bank: ModelBank, scores: Tensor) -> tuple[Array, Array]:
-    """(M,) which models judge, and which of them repeat another one; an error where a family makes nothing but copies.
+    """(M,) which models judge, and which of them repeat another one; an error where a family makes
+    nothing but copies.
 
-    A copy by what it was made from does not judge again. Of models that were made elsewhere nobody knows whether they
-    are one model or several that came out the same: a repeated refusal counts, and a repeated assent does not.
+    A copy by what it was made from does not judge again. Of models that were made elsewhere nobody
+    knows whether they are one model or several that came out the same: a repeated refusal counts,
+    and a repeated assent does not.
 
     Args:
         scores: (M, n, k) what the models give to audited rows.
@@ -65,18 +75,29 @@ def counted(bank: ModelBank, scores: Tensor) -> tuple[Array, Array]:
     unknown = np.array([not rows for rows in bank.samples()])
     kept = ~repeats | unknown
     if not kept.all():
-        warnings.warn(f"{int((~kept).sum())} models of the bank are copies of others and do not count", stacklevel=4)
+        warnings.warn(
+            f"{int((~kept).sum())} models of the bank are copies of others and do not count",
+            stacklevel=4,
+        )
     if (repeats & kept).any():
         count = int((repeats & kept).sum())
-        what = f"{count} models compute the same as others, and nothing says that they were trained apart"
-        warnings.warn(f"{what}: their refusals count, their assent does not count again", stacklevel=4)
+        what = (
+            f"{count} models compute the same as others, and nothing says that they were trained "
+            "apart"
+        )
+        warnings.warn(
+            f"{what}: their refusals count, their assent does not count again", stacklevel=4
+        )
     return kept, repeats[kept]
 
 
 def originals(bank: ModelBank, scores: Tensor) -> Array:
     """(M,) the first model of the bank that each is a copy of; its own place if it is none."""
-    seen, places = signature(scores), np.arange(len(bank))
-    made = np.array([origin for group in bank.groups for origin in _known_origins(group)], dtype=object)
+    seen = signature(scores)
+    places = np.arange(len(bank))
+    made = np.array(
+        [origin for group in bank.groups for origin in _known_origins(group)], dtype=object
+    )
     rows = np.array(bank.samples(), dtype=object)
     same_rows = (rows[:, None] == rows) | (rows == "") | (rows == "")[:, None]
     alike = _near(seen[:, :: max(1, seen.shape[1] // FIRST_LOOK)]) & same_rows
@@ -95,7 +116,8 @@ def _near(values: Tensor) -> Array:
 
 
 def _known_origins(group: ModelGroup) -> list[str]:
-    """What each model was made from, or its very weights; '' of estimators of which that is not known."""
+    """What each model was made from, or its very weights; '' of estimators of which that is not
+    known."""
     known = bool(group.origins) or group.networks is not None
     return [group.origin(i) if known else "" for i in range(len(group))]
 

@@ -1,15 +1,17 @@
 """Are the retrained models of a bank those of the model in use?
 
-A certificate is about what the model in use becomes when it is trained again. Retrained models can say that only where
-they are made as it was: by the same settings, from the same rows, with the same weights. Made again on the very rows
-in use, with other seeds, a model is one of a kind with the one in use. So a few are made (`seed_and_order`), and with
-p_m(x) the probabilities that model m gives to a training row x, and sd(x) how far bootstraps lie apart,
+A certificate is about what the model in use becomes when it is trained again. Retrained models can
+say that only where they are made as it was: by the same settings, from the same rows, with the same
+weights. Made again on the very rows in use, with other seeds, a model is one of a kind with the one
+in use. So a few are made (`seed_and_order`), and with p_m(x) the probabilities that model m gives
+to a training row x, and sd(x) how far bootstraps lie apart,
 
     d(f) = rms_x( p_f(x) - mean_m p_m(x) ) / rms_x sd(x)
 
-must be for the model in use about what it is for each of those made again, compared with the others. Where it is
-larger, the bank is of another model. Of a bank that is ready-made it is not known how to make models again: the model
-in use must then lie no further from the middle of the bank than every one of its own models does.
+must be for the model in use about what it is for each of those made again, compared with the
+others. Where it is larger, the bank is of another model. Of a bank that is ready-made it is not
+known how to make models again: the model in use must then lie no further from the middle of the
+bank than every one of its own models does.
 """
 
 from dataclasses import asdict, dataclass, replace
@@ -26,9 +28,10 @@ from holdfast.retraining.bank import ModelBank
 AGAIN = 16  # models that are made again on the same rows
 DRAWN_AGAIN = 32  # models of rows drawn again, where judges are of another kind
 ROWS = 500  # training rows by which models are compared
-# How far the model may lie from those made again: so much more than they lie from one another, in units of how far
-# bootstraps lie apart.
-FACTOR, TOLERANCE = 1.5, 0.35
+# How far the model may lie from those made again: so much more than they lie from one another, in
+# units of how far bootstraps lie apart.
+FACTOR = 1.5
+TOLERANCE = 0.35
 SHIFT = 4.0  # deviations of the mean prediction from which on rows must have counted differently
 KNOWS_LESS = 0.1  # a share of outcomes that the model predicts worse than models made again
 
@@ -38,14 +41,17 @@ class Likeness:
     """How near the model in use is to models made again, and what that means.
 
     Args:
-        distance: of the model in use from the models made again, in units of how far bootstraps lie apart.
+        distance: of the model in use from the models made again, in units of how far bootstraps lie
+            apart.
         among: the largest such distance of one of these from the others.
-        agreement: the share of training rows to which model and bank give the same outcome, in the mean over the bank.
+        agreement: the share of training rows to which model and bank give the same outcome, in the
+            mean over the bank.
         among_bank: the same share of two models of the bank.
-        accepted_as_they_are: of the people that the model refuses, the share that models of the bank accept as they
-            are; nan where nobody is refused.
+        accepted_as_they_are: of the people that the model refuses, the share that models of the
+            bank accept as they are; nan where nobody is refused.
         cause: why the model is another one, likely; '' where it is like them.
-        made_again: whether models were made again to compare with; else the bank's own models take their place.
+        made_again: whether models were made again to compare with; else the bank's own models take
+            their place.
     """
 
     distance: float
@@ -70,9 +76,19 @@ class Likeness:
         """Why nothing can be certified; '' where it can."""
         if self.alike:
             return ""
-        share = f"{self.agreement:.0%} of the training rows, and with one another on {self.among_bank:.0%}"
-        what = f"the retrained models are not made as the model in use was: they agree with it on {share}"
-        others = "trained again on the same rows a model lies" if self.made_again else "their middle lies"
+        share = (
+            f"{self.agreement:.0%} of the training rows, and with one another on "
+            f"{self.among_bank:.0%}"
+        )
+        what = (
+            "the retrained models are not made as the model in use was: they agree with it on "
+            f"{share}"
+        )
+        others = (
+            "trained again on the same rows a model lies"
+            if self.made_again
+            else "their middle lies"
+        )
         far = f"{others} {self.distance:.2g} deviations of retraining away from it"
         return f"{what}; {far} ({self.limit:.2g} would do). {self.cause}"
 
@@ -82,14 +98,20 @@ class Likeness:
 
 
 def likeness(
-    model: Model, bank: ModelBank, again: ModelBank | None, X: pd.DataFrame, y: "pd.Series[Any] | None"
+    model: Model,
+    bank: ModelBank,
+    again: ModelBank | None,
+    X: pd.DataFrame,
+    y: "pd.Series[Any] | None",
 ) -> Likeness:
     """Compare the model in use with retrained models.
 
     Args:
         bank: bootstraps, by which it is known how far retrained models lie apart.
-        again: models made again on the same rows, with other seeds; None where it is not known how to make them.
-        X, y: the rows that they were trained on, and the outcomes in the names of the model's classes, if known.
+        again: models made again on the same rows, with other seeds; None where it is not known how
+            to make them.
+        X, y: the rows that they were trained on, and the outcomes in the names of the model's
+            classes, if known.
     """
     rows = np.linspace(0, len(X) - 1, min(ROWS, len(X))).astype(int)
     table = X.iloc[rows]
@@ -129,12 +151,20 @@ def cause_of(shift: float, knows_less: float, *, is_regression: bool) -> str:
     """What is likely to have made the model another one, and what to pass."""
     if knows_less > KNOWS_LESS:
         what = "It does not know these outcomes as models trained on them do"
-        return f"{what}: were X and y its training rows, in the same order, and nothing of y among its columns?"
+        return (
+            f"{what}: were X and y its training rows, in the same order, and nothing of y among "
+            "its columns?"
+        )
     if not is_regression and shift > SHIFT:
-        what = "Its predictions are shifted as a whole, as by weights of rows or a balance of classes"
+        what = (
+            "Its predictions are shifted as a whole, as by weights of rows or a balance of classes"
+        )
         return f"{what}: pass sample_weight= or fit_params= as they were given to fit."
     what = "Other settings, steps or rows may be the reason"
-    return f"{what}: pass recipe= or fit= to say how it was trained, and X and y that it was trained on."
+    return (
+        f"{what}: pass recipe= or fit= to say how it was trained, and X and y that it was trained "
+        "on."
+    )
 
 
 def _rms(values: Tensor) -> float:
@@ -142,10 +172,12 @@ def _rms(values: Tensor) -> float:
 
 
 def _agreement(own: Tensor, retrained: Tensor, is_regression: bool) -> tuple[float, float, float]:
-    """Agreement with the bank, agreement in the bank, and how many refused people the bank accepts as they are."""
+    """Agreement with the bank, agreement in the bank, and how many refused people the bank accepts
+    as they are."""
     if is_regression:
         return float("nan"), float("nan"), float("nan")
-    predicted, by_bank = own.argmax(-1), retrained.argmax(-1)
+    predicted = own.argmax(-1)
+    by_bank = retrained.argmax(-1)
     same = float((by_bank == predicted).double().mean())
     votes = torch.nn.functional.one_hot(by_bank, own.shape[-1]).double().sum(0)  # (n, k)
     m = len(by_bank)
@@ -156,7 +188,8 @@ def _agreement(own: Tensor, retrained: Tensor, is_regression: bool) -> tuple[flo
 
 
 def _known(estimate: Tensor, outcomes: "pd.Series[Any]", model: Model) -> float:
-    """The share of outcomes that are predicted; of a regression, the share of their variance that is explained."""
+    """The share of outcomes that are predicted; of a regression, the share of their variance that
+    is explained."""
     if model.is_regression:
         seen = torch.tensor(outcomes.to_numpy(dtype=np.float64))
         return float(1 - (estimate.squeeze(-1) - seen).square().mean() / seen.var().clamp_min(1e-9))

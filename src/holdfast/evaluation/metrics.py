@@ -1,7 +1,9 @@
-"""Metrics: small functions from answers to one value per row. Lower is better unless said otherwise.
+"""Metrics: small functions from answers to one value per row. Lower is better unless said
+otherwise.
 
-Rows that asked for nothing (already met) and rows without an answer get a missing value from every metric but
-`validity`, so that a mean speaks of answers only; how many there are is what `validity` says.
+Rows that asked for nothing (already met) and rows without an answer get a missing value from every
+metric but `validity`, so that a mean speaks of answers only; how many there are is what `validity`
+says.
 
     >>> import holdfast as hf
     >>> data = hf.datasets.linearly_separable(n=200)
@@ -23,14 +25,23 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from holdfast._core.checks import untyped
 from holdfast._core.rows import chunks, rows_per_chunk
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.distances import Distance, distance_of
-from holdfast.errors import require, untyped
+from holdfast.errors import SettingError
 from holdfast.evaluation._outcomes import known_outcomes
 from holdfast.target import IntervalTarget, Status
 
-__all__ = ["confidence", "cost", "distance_to_data", "estimate", "outlier_factor", "sparsity", "validity"]
+__all__ = [
+    "confidence",
+    "cost",
+    "distance_to_data",
+    "estimate",
+    "outlier_factor",
+    "sparsity",
+    "validity",
+]
 
 
 def __dir__() -> list[str]:
@@ -50,7 +61,9 @@ def validity(cfs: Counterfactuals) -> "pd.Series[float]":
     return pd.Series(cfs.found.astype(np.float64), index=cfs.after.index).where(needed)
 
 
-def cost(cfs: Counterfactuals, norm: str | Distance = "l1", *, units: str = "encoded") -> "pd.Series[float]":
+def cost(
+    cfs: Counterfactuals, norm: str | Distance = "l1", *, units: str = "encoded"
+) -> "pd.Series[float]":
     """Size of the change; see `Counterfactuals.cost`."""
     return _answers_only(cfs, cfs.cost(norm, units=units))
 
@@ -71,29 +84,42 @@ def estimate(cfs: Counterfactuals) -> "pd.Series[float]":
 
 
 def distance_to_data(
-    cfs: Counterfactuals, X: pd.DataFrame, y: ArrayLike, *, nearest: int | None = 1, norm: float | str | Distance = 1
+    cfs: Counterfactuals,
+    X: pd.DataFrame,
+    y: ArrayLike,
+    *,
+    nearest: int | None = 1,
+    norm: float | str | Distance = 1,
 ) -> "pd.Series[float]":
-    """Mean distance from each answer to the `nearest` data rows of the wanted class (None: to all of them); of a
-    regression model, to those whose outcome is in the range."""
+    """Mean distance from each answer to the `nearest` data rows of the wanted class (None: to all
+    of them); of a regression model, to those whose outcome is in the range."""
     answers = cfs.schema.encode(cfs.after, torch.float64)
     out = np.full(len(cfs), np.nan)
     for rows, data in _by_class(cfs, X, y):
         k = len(data) if nearest is None else min(nearest, len(data))
         parts = (
-            distance_of(norm).between(part, data) for part in chunks(answers[rows], rows_per_chunk(len(data), PAIRS))
+            distance_of(norm).between(part, data)
+            for part in chunks(answers[rows], rows_per_chunk(len(data), PAIRS))
         )
-        out[rows] = torch.cat([part.topk(k, 1, largest=False).values.mean(1) for part in parts]).numpy()
+        out[rows] = torch.cat(
+            [part.topk(k, 1, largest=False).values.mean(1) for part in parts]
+        ).numpy()
     return _answers_only(cfs, out)
 
 
-def outlier_factor(cfs: Counterfactuals, X: pd.DataFrame, y: ArrayLike, *, neighbors: int = 20) -> "pd.Series[float]":
-    """Local outlier factor of each answer among the data of the wanted class: about 1 inside, more outside."""
+def outlier_factor(
+    cfs: Counterfactuals, X: pd.DataFrame, y: ArrayLike, *, neighbors: int = 20
+) -> "pd.Series[float]":
+    """Local outlier factor of each answer among the data of the wanted class: about 1 inside, more
+    outside."""
     sklearn = untyped("sklearn.neighbors")
     answers = cfs.schema.encode(cfs.after, torch.float64)
     out = np.full(len(cfs), np.nan)
     for rows, data in _by_class(cfs, X, y):
         if len(data) > 1:
-            factor = sklearn.LocalOutlierFactor(n_neighbors=min(neighbors, len(data) - 1), novelty=True)
+            factor = sklearn.LocalOutlierFactor(
+                n_neighbors=min(neighbors, len(data) - 1), novelty=True
+            )
             out[rows] = -factor.fit(data.numpy()).score_samples(answers[rows].numpy())
     return _answers_only(cfs, out)
 
@@ -103,12 +129,16 @@ def _by_class(cfs: Counterfactuals, X: pd.DataFrame, y: Any) -> list[tuple[Any, 
     x = cfs.schema.encode(X, torch.float64)
     if isinstance(cfs.goal, IntervalTarget):
         y = known_outcomes(X, y, None)
-        require(pd.api.types.is_numeric_dtype(y), f"outcomes of a regression model are numbers, got {y.dtype}")
+        if not pd.api.types.is_numeric_dtype(y):
+            raise SettingError(f"outcomes of a regression model are numbers, got {y.dtype}")
         inside = y.between(cfs.goal.low, cfs.goal.high)
-        found, data = np.flatnonzero(cfs.found), x[torch.tensor(inside.to_numpy())]
+        found = np.flatnonzero(cfs.found)
+        data = x[torch.tensor(inside.to_numpy())]
         return [(found, data)] if len(found) and len(data) else []
     y = known_outcomes(X, y, cfs.classes)
     got = cfs.scores.argmax(1).numpy() if len(cfs) else np.zeros(0, dtype=np.int64)
-    classes = [(np.flatnonzero((got == i) & cfs.found), y == name) for i, name in enumerate(cfs.classes)]
+    classes = [
+        (np.flatnonzero((got == i) & cfs.found), y == name) for i, name in enumerate(cfs.classes)
+    ]
     pairs = [(rows, x[torch.tensor(own.to_numpy())]) for rows, own in classes]
     return [(rows, data) for rows, data in pairs if len(rows) and len(data)]

@@ -1,4 +1,5 @@
-"""The usual metrics of answers in one report: values per row, and means with bootstrap intervals."""
+"""The usual metrics of answers in one report: values per row, and means with bootstrap
+intervals."""
 
 import json
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.datasets import records
-from holdfast.errors import require
+from holdfast.errors import SettingError
 from holdfast.evaluation import metrics
 from holdfast.models.density import FeatureDensity
 
@@ -42,11 +43,14 @@ class Report:
     level: float = 0.95
 
     def table(self, by: Any = None, *, seed: int = 0) -> pd.DataFrame:
-        """Mean, bootstrap interval and number of rows of each metric; with `by`, for each group of rows."""
+        """Mean, bootstrap interval and number of rows of each metric; with `by`, for each group of
+        rows."""
         if by is None:
             return self._table(self.values, seed)
         groups = self.values.groupby(np.asarray(by), sort=True)
-        return pd.concat({name: self._table(group, seed) for name, group in groups}, names=["group", "metric"])
+        return pd.concat(
+            {name: self._table(group, seed) for name, group in groups}, names=["group", "metric"]
+        )
 
     def _table(self, values: pd.DataFrame, seed: int) -> pd.DataFrame:
         lines = dict[str, tuple[float, float, float, int]]()
@@ -54,7 +58,9 @@ class Report:
             column = values[name].dropna().to_numpy(np.float64)
             mean = float(column.mean()) if len(column) else np.nan
             lines[str(name)] = mean, *interval(column, self.level, seed), len(column)
-        table = pd.DataFrame.from_dict(lines, orient="index", columns=["mean", "low", "high", "rows"])
+        table = pd.DataFrame.from_dict(
+            lines, orient="index", columns=["mean", "low", "high", "rows"]
+        )
         return table.astype({"rows": int}).rename_axis("metric")
 
     def to_frame(self) -> pd.DataFrame:
@@ -65,7 +71,10 @@ class Report:
         """Means and intervals as a table of Markdown."""
         lines = [f"| metric | mean | {self.level:.0%} interval | rows |", "|---|---:|---:|---:|"]
         for name, row in self.table().iterrows():
-            lines.append(f"| {name} | {row['mean']:.4g} | {row['low']:.4g} to {row['high']:.4g} | {row['rows']:.0f} |")
+            lines.append(
+                f"| {name} | {row['mean']:.4g} | {row['low']:.4g} to {row['high']:.4g} | "
+                f"{row['rows']:.0f} |"
+            )
         return "\n".join(lines)
 
     def to_html(self) -> str:
@@ -84,16 +93,21 @@ class Report:
 
 
 def evaluate(
-    cfs: Counterfactuals, X: pd.DataFrame | None = None, y: ArrayLike | None = None, *,
+    cfs: Counterfactuals,
+    X: pd.DataFrame | None = None,
+    y: ArrayLike | None = None,
+    *,
     density: FeatureDensity | None = None,
-) -> Report:  # fmt: skip
-    """The usual metrics in one report; those about plausibility need data and its outcomes, or a fitted density.
+) -> Report:
+    """The usual metrics in one report; those about plausibility need data and its outcomes, or a
+    fitted density.
 
     Args:
         cfs: answers of any method.
-        X, y: (m,) data rows and their outcomes: classes of the model, or numbers for a regression model.
-        density: adds how much answers are at home among the model's features (higher is better), and the share of those
-            that are strange to it.
+        X, y: (m,) data rows and their outcomes: classes of the model, or numbers for a regression
+            model.
+        density: adds how much answers are at home among the model's features (higher is better),
+            and the share of those that are strange to it.
 
     Returns:
         A `Report`: one value per row and metric, and their means with bootstrap intervals.
@@ -109,9 +123,16 @@ def evaluate(
     ['distance to data', 'outlier factor']
     """
     both = (X is None) == (y is None)
-    require(both, "distances to data need rows and their outcomes: pass both X and y, or neither")
+    if not both:
+        raise SettingError(
+            "distances to data need rows and their outcomes: pass both X and y, or neither"
+        )
     values = {"validity": metrics.validity(cfs)}
-    values |= {"estimate": metrics.estimate(cfs)} if cfs.is_regression else {"confidence": metrics.confidence(cfs)}
+    values |= (
+        {"estimate": metrics.estimate(cfs)}
+        if cfs.is_regression
+        else {"confidence": metrics.confidence(cfs)}
+    )
     values["sparsity"] = metrics.sparsity(cfs)
     values |= {f"cost {n}": metrics.cost(cfs, n) for n in ("l0", "l1", "l2", "linf", "weighted")}
     values["cost l1, raw units"] = metrics.cost(cfs, "l1", units="raw")
@@ -122,7 +143,12 @@ def evaluate(
         values["log-density"] = density(cfs)
         strange = np.asarray(density.strange(cfs.after), dtype=np.float64)
         values["strange"] = pd.Series(strange, index=cfs.after.index).where(cfs.found)
-    about = {"method": cfs.run.settings, "target": cfs.run.target, "rows": len(cfs), "seconds": cfs.run.seconds}
+    about = {
+        "method": cfs.run.settings,
+        "target": cfs.run.target,
+        "rows": len(cfs),
+        "seconds": cfs.run.seconds,
+    }
     return Report(pd.DataFrame(values), about)
 
 
@@ -135,25 +161,32 @@ def interval(values: Array, level: float, seed: int = 0) -> tuple[float, float]:
     """Percentile bootstrap interval of the mean, with a generator of its own."""
     if not len(values):
         return np.nan, np.nan
-    means = np.concatenate([counts @ values for counts in _resamples(len(values), seed)]) / len(values)
+    means = np.concatenate([counts @ values for counts in _resamples(len(values), seed)]) / len(
+        values
+    )
     return _middle(means, level)
 
 
 def gap(a: Array, b: Array, level: float, seed: int = 0) -> tuple[float, float]:
-    """Percentile bootstrap interval of mean(a) - mean(b) for two figures of the same cases, each a mean over the cases
-    that have it."""
+    """Percentile bootstrap interval of mean(a) - mean(b) for two figures of the same cases, each a
+    mean over the cases that have it."""
 
     def mean(counts: Array, v: Array) -> Array:
         return counts @ np.nan_to_num(v) / (counts @ np.isfinite(v))
 
     with np.errstate(invalid="ignore"):  # a resample without any of the cases
-        parts = [mean(counts, a) - mean(counts, b) for counts in _resamples(len(a), seed)] if len(a) else []
+        parts = (
+            [mean(counts, a) - mean(counts, b) for counts in _resamples(len(a), seed)]
+            if len(a)
+            else []
+        )
     differences = np.concatenate([np.zeros(0), *parts])
     return _middle(differences[np.isfinite(differences)], level)
 
 
 def _resamples(n: int, seed: int) -> Iterator[Array]:
-    """(50, n) how often each of n cases is drawn; multinomial, so no resample has to be written out."""
+    """(50, n) how often each of n cases is drawn; multinomial, so no resample has to be written
+    out."""
     rng = np.random.default_rng(seed)
     return (rng.multinomial(n, np.full(n, 1 / n), 50) for _ in range(RESAMPLES // 50))
 

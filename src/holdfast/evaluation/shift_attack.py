@@ -2,13 +2,14 @@
 
     bank = hf.shift_attack(model, cfs, X, y, epsilon=0.1);    hf.audit(cfs, bank).survival()
 
-Virtual Data Shift (`virtual_shift`; Guo et al., "RoCourseNet", CIKM 2023) on any torch model and the answers of
-any method:
+Virtual Data Shift (`virtual_shift`; Guo et al., "RoCourseNet", CIKM 2023) on any torch model and
+the answers of any method:
 
     delta* = argmax_{|delta_i| <= eps}  sum_j L( f(x_cf_j; theta'(delta)), t_j )
     theta'(delta) = training on (x + delta, y), from the model's own parameters
 
-x and y are rows of the data and their outcomes, x_cf the answers, t the classes they are meant to get.
+x and y are rows of the data and their outcomes, x_cf the answers, t the classes they are meant to
+get.
 """
 
 import math
@@ -20,10 +21,11 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
+from holdfast._core.checks import require_integer
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import limited_threads
 from holdfast.counterfactuals import Counterfactuals
-from holdfast.errors import ModelError, SchemaError, SettingError, require, require_integer
+from holdfast.errors import ModelError, SchemaError, SettingError
 from holdfast.methods.amortized._parallel import by_seed
 from holdfast.methods.amortized.virtual_shift import Attack, Batch, Shift
 from holdfast.models.base import Model
@@ -38,17 +40,27 @@ DRAWN = 1 << 62  # the draw of the rows
 
 
 def shift_attack(
-    model: Model, cfs: Counterfactuals, X: pd.DataFrame | Tensor, y: ArrayLike, *, epsilon: float = 0.1,
-    models: int = 4, rows: int = 1024, seed: int = 0, **settings: Any,
-) -> ModelBank:  # fmt: skip
+    model: Model,
+    cfs: Counterfactuals,
+    X: pd.DataFrame | Tensor,
+    y: ArrayLike,
+    *,
+    epsilon: float = 0.1,
+    models: int = 4,
+    rows: int = 1024,
+    seed: int = 0,
+    **settings: Any,
+) -> ModelBank:
     """Retrained models that were looked for so that these answers fail.
 
-    They are adversaries, no sample: what survives them is a worst case over plausible shifts of the data. Shares and
-    intervals of an audit over them do not speak of the models that will come; look at the least of them, and beside it
-    at a bank of ordinary retrained models (`bank.join(other)` keeps the two apart by family).
+    They are adversaries, no sample: what survives them is a worst case over plausible shifts of the
+    data. Shares and intervals of an audit over them do not speak of the models that will come; look
+    at the least of them, and beside it at a bank of ordinary retrained models (`bank.join(other)`
+    keeps the two apart by family).
 
     Args:
-        model: the model the answers were made for; a torch module that returns logits. It stays as it is.
+        model: the model the answers were made for; a torch module that returns logits. It stays as
+            it is.
         cfs: answers of any method; only rows with an answer count.
         X, y: rows of the data the model is retrained on, and their outcomes.
         epsilon: the largest shift of a number column, in encoded units.
@@ -69,33 +81,58 @@ def shift_attack(
     ({'shift': 2}, True)
     """
     own = with_logits(model, "shift_attack")
-    require(isinstance(cfs, Counterfactuals), f"shift_attack takes answers (Counterfactuals), got {type(cfs).__name__}")
+    if not isinstance(cfs, Counterfactuals):
+        raise SettingError(
+            f"shift_attack takes answers (Counterfactuals), got {type(cfs).__name__}"
+        )
     if cfs.classes != model.classes:
-        raise ModelError(f"the answers are for the classes {list(cfs.classes)}, the model has {list(model.classes)}")
+        raise ModelError(
+            f"the answers are for the classes {list(cfs.classes)}, the model has "
+            f"{list(model.classes)}"
+        )
     if cfs.schema.encoding_key != model.schema.encoding_key:
-        raise SchemaError("the answers were made with another schema than the model's; attack the model they are for")
+        raise SchemaError(
+            "the answers were made with another schema than the model's; attack the model they "
+            "are for"
+        )
     require_integer("models", models)
     require_integer("rows", rows)
-    require(cfs.found.any(), "no row has an answer, so there is nothing to attack")
+    if not cfs.found.any():
+        raise SettingError("no row has an answer, so there is nothing to attack")
     shift = _shift(epsilon, settings)
-    x, labels = encoded(model, X), numbered(X, y, model.classes).to(model.dtype)
+    x = encoded(model, X)
+    labels = numbered(X, y, model.classes).to(model.dtype)
     found = torch.as_tensor(cfs.found)
     x_cf = cfs.x_cf[found].to(model.dtype)
     t = cfs.goal[found].wanted(cfs.scores[found]).to(model.dtype)
     with torch.inference_mode(False), torch.no_grad(), limited_threads(1):
         net, theta = net_of(own.module, models)
         random = RowRandom.of(seed, torch.arange(models, dtype=torch.float64)[:, None])
-        # In the order of the data, so that with few rows each attack sees the same batch and starts elsewhere.
-        drawn = random.uniform(len(x), draw=DRAWN, dtype=torch.float64).argsort(1)[:, :rows].sort(1).values  # (M, n)
+        # In the order of the data, so that with few rows each attack sees the same batch and starts
+        # elsewhere.
+        # (M, n)
+        drawn = (
+            random.uniform(len(x), draw=DRAWN, dtype=torch.float64)
+            .argsort(1)[:, :rows]
+            .sort(1)
+            .values
+        )
         batch = Batch(
-            x[drawn], labels[drawn][..., None], _shares(drawn.shape[1], models, model.dtype),
-            x_cf.expand(models, -1, -1), t[:, None].expand(models, -1, -1), _shares(len(t), models, model.dtype),
-        )  # fmt: skip
+            x[drawn],
+            labels[drawn][..., None],
+            _shares(drawn.shape[1], models, model.dtype),
+            x_cf.expand(models, -1, -1),
+            t[:, None].expand(models, -1, -1),
+            _shares(len(t), models, model.dtype),
+        )
         attack = Attack(net, theta, shift, model.schema.encoding(model.dtype))
         shifted = attack(theta, batch, random, 0, epsilon)
-        require(bool(shifted.flat.isfinite().all()), "the attack diverged: some weights are non-finite; lower eta")
+        if not bool(shifted.flat.isfinite().all()):
+            raise SettingError("the attack diverged: some weights are non-finite; lower eta")
         networks = members_of(own.module, net, shifted)
-    return ModelBank((ModelGroup(FAMILY, networks),), model.schema, model.classes, Recipe.of(model), seed)
+    return ModelBank(
+        (ModelGroup(FAMILY, networks),), model.schema, model.classes, Recipe.of(model), seed
+    )
 
 
 def _shift(epsilon: float, settings: dict[str, Any]) -> Shift:
@@ -103,7 +140,9 @@ def _shift(epsilon: float, settings: dict[str, Any]) -> Shift:
         return Shift(epsilon=epsilon, **settings)
     except TypeError:
         known = ", ".join(name for name in Shift.__dataclass_fields__ if name != "epsilon")
-        raise SettingError(f"shift_attack has no setting among {sorted(settings)}; there are {known}") from None
+        raise SettingError(
+            f"shift_attack has no setting among {sorted(settings)}; there are {known}"
+        ) from None
 
 
 def _shares(n: int, models: int, dtype: torch.dtype) -> Tensor:
@@ -111,36 +150,56 @@ def _shares(n: int, models: int, dtype: torch.dtype) -> Tensor:
 
 
 def validity_under_shift(
-    net: Net, theta: Weights, x: Sequence[Tensor] | Tensor, y: Sequence[Tensor] | Tensor,
-    x_cf: Sequence[Tensor] | Tensor, t: Sequence[Tensor] | Tensor, shift: Shift, encoding: Encoding, *,
-    batch_size: int = 128, seeds: Sequence[int] | None = None,
-) -> Tensor:  # fmt: skip
+    net: Net,
+    theta: Weights,
+    x: Sequence[Tensor] | Tensor,
+    y: Sequence[Tensor] | Tensor,
+    x_cf: Sequence[Tensor] | Tensor,
+    t: Sequence[Tensor] | Tensor,
+    shift: Shift,
+    encoding: Encoding,
+    *,
+    batch_size: int = 128,
+    seeds: Sequence[int] | None = None,
+) -> Tensor:
     """(M,) the share of answers that keep their class on theta', model by model.
 
-    Each batch of a model's rows is attacked by itself, with the answers to these rows; the share is the mean over
-    batches. Models are attacked side by side; their tables may differ in length.
+    Each batch of a model's rows is attacked by itself, with the answers to these rows; the share is
+    the mean over batches. Models are attacked side by side; their tables may differ in length.
 
     Args:
         net, theta: M models, see `holdfast.retraining.frozen.net_of`.
-        x, y, x_cf, t: for each model its rows (n, d), the numbers of their classes (n,), the answers to them (n, d) and
-            the numbers of the classes these shall get (n,).
+        x, y, x_cf, t: for each model its rows (n, d), the numbers of their classes (n,), the
+            answers to them (n, d) and the numbers of the classes these shall get (n,).
         shift, encoding: the attack, and the schema as tensors.
         seeds: one for each model, 0 for all if left out.
     """
-    sizes, count = [len(rows) for rows in x], len(theta)
-    if len(sizes) != count or any([len(v) for v in part] != sizes for part in (y, x_cf, t)) or 0 in sizes:
-        raise SettingError(f"need rows, classes and answers of equal length for each of {count} models, got {sizes}")
-    order = sorted(range(count), key=lambda i: -sizes[i])  # those that run out of rows leave at the end
+    sizes = [len(rows) for rows in x]
+    count = len(theta)
+    if (
+        len(sizes) != count
+        or any([len(v) for v in part] != sizes for part in (y, x_cf, t))
+        or 0 in sizes
+    ):
+        raise SettingError(
+            f"need rows, classes and answers of equal length for each of {count} models, got "
+            f"{sizes}"
+        )
+    # those that run out of rows leave at the end
+    order = sorted(range(count), key=lambda i: -sizes[i])
     seeds = (0,) * count if seeds is None else seeds
     total = torch.zeros(count, dtype=torch.float64)
     with torch.inference_mode(False), torch.no_grad(), limited_threads(1):
-        ordered, random = Weights(theta.flat[order], theta.sizes), by_seed([seeds[i] for i in order])
+        ordered = Weights(theta.flat[order], theta.sizes)
+        random = by_seed([seeds[i] for i in order])
         attack = Attack(net, ordered, shift, encoding)
         for number, start in enumerate(range(0, max(sizes), batch_size)):
             left = [i for i in order if sizes[i] > start]
             here = slice(start, start + batch_size)
-            rows, answers = (_padded([part[i][here] for i in left]) for part in (x, x_cf))
-            classes, goals = (_padded([part[i][here].to(rows.dtype)[:, None] for i in left]) for part in (y, t))
+            rows = _padded([x[i][here] for i in left])
+            answers = _padded([x_cf[i][here] for i in left])
+            classes = _padded([y[i][here].to(rows.dtype)[:, None] for i in left])
+            goals = _padded([t[i][here].to(rows.dtype)[:, None] for i in left])
             w = _padded([rows.new_full((min(batch_size, sizes[i] - start), 1), 1.0) for i in left])
             w /= w.sum(1, keepdim=True)
             batch = Batch(rows, classes, w, answers, goals, w)

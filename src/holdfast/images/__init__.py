@@ -1,4 +1,5 @@
-"""Counterfactuals for image classifiers: networks, methods that change few pixels, and how real the answers look.
+"""Counterfactuals for image classifiers: networks, methods that change few pixels, and how real the
+answers look.
 
 The public names are listed in `__init__.pyi`; each loads what it needs when it is first used.
 """

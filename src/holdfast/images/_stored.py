@@ -1,4 +1,5 @@
-"""Networks of images as files: tensors and a JSON text in one safetensors file that runs no code."""
+"""Networks of images as files: tensors and a JSON text in one safetensors file that runs no
+code."""
 
 import json
 import math
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast._core.params import Settings
-from holdfast.errors import FileError, HoldfastError, require
+from holdfast.errors import FileError, HoldfastError, SettingError
 from holdfast.models.formats import safetensors
 
 Size = tuple[int, int, int]  # channels, height, width
@@ -26,14 +27,19 @@ def write_network(path: str | Path, tensors: dict[str, Tensor], content: dict[st
     safetensors.write(path, plain, {MARK: content})
 
 
-def read_network(path: str | Path, build: Callable[[dict[str, Any], dict[str, Tensor]], Made]) -> Made:
-    """What `build` makes of the text and the tensors of a file; an error of its own says that the file is damaged."""
-    require(Path(path).is_file(), f"no model file at {str(path)!r}", FileError)
+def read_network(
+    path: str | Path, build: Callable[[dict[str, Any], dict[str, Tensor]], Made]
+) -> Made:
+    """What `build` makes of the text and the tensors of a file; an error of its own says that the
+    file is damaged."""
+    if not Path(path).is_file():
+        raise FileError(f"no model file at {str(path)!r}")
     try:
         metadata, tensors = safetensors.read(path)
     except FileError as error:
         raise FileError(f"{str(path)!r} is not a readable safetensors file ({error})") from None
-    require(MARK in metadata, f"{str(path)!r} holds no image model; write one with `ImageModel.save`", FileError)
+    if MARK not in metadata:
+        raise FileError(f"{str(path)!r} holds no image model; write one with `ImageModel.save`")
     try:
         return build(json.loads(metadata[MARK]), tensors)
     except FileError:
@@ -51,11 +57,16 @@ def holds_images(path: str | Path) -> bool:
 
 def part_of(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """The tensors whose names begin so, by the rest of their names."""
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+    return {
+        name.removeprefix(prefix): value
+        for name, value in tensors.items()
+        if name.startswith(prefix)
+    }
 
 
 def filled(make: Callable[[], Net], tensors: dict[str, Tensor]) -> Net:
-    """The network that `make` builds with these tensors, for use and not for training; it takes no other memory."""
+    """The network that `make` builds with these tensors, for use and not for training; it takes no
+    other memory."""
     with torch.device("meta"):
         net = make()
     net.load_state_dict(tensors, assign=True)
@@ -68,7 +79,8 @@ def laid_out(net: Net) -> Net:
 
 
 class StoredSettings(Settings, ABC):
-    """Settings of something that is trained on images and kept in a file of its own, with its settings and history."""
+    """Settings of something that is trained on images and kept in a file of its own, with its
+    settings and history."""
 
     lr: float
     seed: int
@@ -90,17 +102,25 @@ class StoredSettings(Settings, ABC):
         for name in names:
             value: Any = getattr(self, name)
             good = isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
-            require(good, f"{name} must be an integer from {least} to {most}, got {value!r}")
+            if not good:
+                raise SettingError(
+                    f"{name} must be an integer from {least} to {most}, got {value!r}"
+                )
 
     def check_training(self) -> None:
         """Raise an error unless the seed is an integer and the step positive."""
         self.check_integers("seed", least=-(1 << 63), most=(1 << 63) - 1)
-        require(0 < self.lr < math.inf, f"lr must be positive, got {self.lr}")
+        if not 0 < self.lr < math.inf:
+            raise SettingError(f"lr must be positive, got {self.lr}")
 
     def save(self, path: str | Path) -> None:
         """Tensors, settings and history in one safetensors file that runs no code."""
         size, history, tensors = self.learnt()
-        content = {"kind": type(self).__name__, "settings": self.get_params(deep=False), "size": size}
+        content = {
+            "kind": type(self).__name__,
+            "settings": self.get_params(deep=False),
+            "size": size,
+        }
         write_network(path, tensors, content | {"history": history})
 
     @classmethod
@@ -109,13 +129,16 @@ class StoredSettings(Settings, ABC):
 
         def build(content: dict[str, Any], tensors: dict[str, Tensor]) -> Self:
             kind = content.get("kind", "a classifier")
-            require(kind == cls.__name__, f"{str(path)!r} holds {kind}, not {cls.__name__}", FileError)
+            if kind != cls.__name__:
+                raise FileError(f"{str(path)!r} holds {kind}, not {cls.__name__}")
             out = cls(**content["settings"])
             out.check()
             c, h, w = content["size"]
             if not all(isinstance(v, int) and 1 <= v <= 1 << 14 for v in (c, h, w)):
                 raise ValueError(f"no image has the size {content['size']}")
-            if any(t.dtype != torch.float32 or not bool(t.isfinite().all()) for t in tensors.values()):
+            if any(
+                t.dtype != torch.float32 or not bool(t.isfinite().all()) for t in tensors.values()
+            ):
                 raise ValueError("tensors must be finite numbers in single precision")
             out.restore((c, h, w), content["history"], tensors)
             return out

@@ -4,12 +4,14 @@
     vae            minimise  sum_pixels |x - dec(z)|^2 + w KL                  z = m + s e,  e ~ N(0, 1)
                    KL( N(m, s^2) | N(0, 1) ) = 1/2 sum_i m_i^2 + s_i^2 - 1 - log s_i^2
 
-`ConvAutoencoder` is the one behind the prototypes of Van Looveren & Klaise 2021: its code is a map of half the size.
-It is at home on values from -0.5 to 0.5, so it subtracts a half on the way in and adds it on the way out. `ConvVAE`
-(Kingma & Welling 2014) is that of REVISE as Höltgen et al. 2021 ran it. Both are trained by Adam.
+`ConvAutoencoder` is the one behind the prototypes of Van Looveren & Klaise 2021: its code is a map
+of half the size. It is at home on values from -0.5 to 0.5, so it subtracts a half on the way in and
+adds it on the way out. `ConvVAE` (Kingma & Welling 2014) is that of REVISE as Höltgen et al. 2021
+ran it. Both are trained by Adam.
 
-The VAE ends in a sigmoid. Digits are mostly black, and the first steps can push it so far down that it has no slope any
-more and stays black; its last bias therefore begins at the mean brightness of the images.
+The VAE ends in a sigmoid. Digits are mostly black, and the first steps can push it so far down that
+it has no slope any more and stays black; its last bias therefore begins at the mean brightness of
+the images.
 """
 
 import copy
@@ -25,7 +27,7 @@ from torch.nn import functional as F
 
 from holdfast._core.progress import Progress
 from holdfast._core.rows import COLUMN_BLOCK, RowBlocks, chunks
-from holdfast.errors import require
+from holdfast.errors import SettingError
 from holdfast.images._stored import StoredSettings, filled, laid_out
 from holdfast.images.loop import check_converged, step
 from holdfast.images.model import BATCH, ImagesLike, Size, as_images, padded
@@ -43,7 +45,9 @@ class Codec(nn.Module, ABC):
 
     def __init__(self, size: Size, code: tuple[int, ...]) -> None:
         super().__init__()
-        self.size, self.code = size, code  # the shapes of an image and of its code
+        # the shapes of an image and of its code
+        self.size = size
+        self.code = code
 
     @abstractmethod
     def encode(self, x: Tensor) -> Tensor:
@@ -55,16 +59,27 @@ class Codec(nn.Module, ABC):
 
 
 class MapAutoencoder(Codec):
-    """Convolutions of 3 x 3 around one pooling; the code is a single map of half the height and width."""
+    """Convolutions of 3 x 3 around one pooling; the code is a single map of half the height and
+    width."""
 
     def __init__(self, size: Size, width: int) -> None:
         c, h, w = size
         super().__init__(size, (1, -(-h // 2), -(-w // 2)))
         self.encoder = nn.Sequential(
-            _conv(c, width), _relu(), _conv(width, width), _relu(), nn.MaxPool2d(2, ceil_mode=True), _conv(width, 1)
+            _conv(c, width),
+            _relu(),
+            _conv(width, width),
+            _relu(),
+            nn.MaxPool2d(2, ceil_mode=True),
+            _conv(width, 1),
         )
         self.decoder = nn.Sequential(
-            _conv(1, width), _relu(), nn.Upsample(scale_factor=2), _conv(width, width), _relu(), _conv(width, c)
+            _conv(1, width),
+            _relu(),
+            nn.Upsample(scale_factor=2),
+            _conv(width, width),
+            _relu(),
+            _conv(width, c),
         )
 
     def encode(self, x: Tensor) -> Tensor:
@@ -76,10 +91,11 @@ class MapAutoencoder(Codec):
 
 
 class VariationalAutoencoder(Codec):
-    """Convolutions of 5 x 5 that halve the image twice, a linear layer to the code, and the way back.
+    """Convolutions of 5 x 5 that halve the image twice, a linear layer to the code, and the way
+    back.
 
-    Along one axis: h pixels -> s = ceil(h / 4) in the middle -> 2 s - 1 -> 4 s - 1 -> h, filled up (or cut) at the
-    top and left. For 28 x 28 that is 7, 13, 27 and 28.
+    Along one axis: h pixels -> s = ceil(h / 4) in the middle -> 2 s - 1 -> 4 s - 1 -> h, filled up
+    (or cut) at the top and left. For 28 x 28 that is 7, 13, 27 and 28.
     """
 
     def __init__(self, size: Size, latent: int) -> None:
@@ -89,14 +105,26 @@ class VariationalAutoencoder(Codec):
         top, left = (wanted - (4 * s - 1) for wanted, s in zip((h, w), middle, strict=True))
         flat = 64 * math.prod(middle)
         self.encoder = nn.Sequential(
-            nn.Conv2d(c, 32, 5, 2, 2), _relu(), nn.Conv2d(32, 64, 5, 2, 2), _relu(), nn.Flatten(),
+            nn.Conv2d(c, 32, 5, 2, 2),
+            _relu(),
+            nn.Conv2d(32, 64, 5, 2, 2),
+            _relu(),
+            nn.Flatten(),
             nn.Linear(flat, 2 * latent),
-        )  # fmt: skip
+        )
         self.decoder = nn.Sequential(
-            nn.Linear(latent, flat), _relu(), nn.Unflatten(1, (64, *middle)), LaidOut(),
-            nn.ConvTranspose2d(64, 32, 5, 2, 2), _relu(), nn.ConvTranspose2d(32, 32, 5, 2, 1), _relu(),
-            nn.ZeroPad2d((left, 0, top, 0)), nn.ConvTranspose2d(32, c, 3, 1, 1), Sigmoid(),
-        )  # fmt: skip
+            nn.Linear(latent, flat),
+            _relu(),
+            nn.Unflatten(1, (64, *middle)),
+            LaidOut(),
+            nn.ConvTranspose2d(64, 32, 5, 2, 2),
+            _relu(),
+            nn.ConvTranspose2d(32, 32, 5, 2, 1),
+            _relu(),
+            nn.ZeroPad2d((left, 0, top, 0)),
+            nn.ConvTranspose2d(32, c, 3, 1, 1),
+            Sigmoid(),
+        )
 
     def distribution(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """m and log s^2 of the codes, both (n, latent)."""
@@ -108,7 +136,8 @@ class VariationalAutoencoder(Codec):
         return self.distribution(x)[0]
 
     def decode(self, z: Tensor) -> Tensor:
-        first, missing = cast(nn.Linear, self.decoder[0]), -self.code[0] % COLUMN_BLOCK
+        first = cast(nn.Linear, self.decoder[0])
+        missing = -self.code[0] % COLUMN_BLOCK
         with RowBlocks():  # columns of zeros change no sum
             h = F.linear(F.pad(z, (0, missing)), F.pad(first.weight, (0, missing)), first.bias)
         return self.decoder[1:](h)
@@ -123,8 +152,8 @@ class VariationalAutoencoder(Codec):
 class Sigmoid(nn.Module):
     """1 / (1 + exp(-x)) = (1 + tanh(x / 2)) / 2.
 
-    torch's own gives numbers at the end of a tensor other last bits, so an image would depend on its place in the batch
-    where its values do not fill whole lanes.
+    torch's own gives numbers at the end of a tensor other last bits, so an image would depend on
+    its place in the batch where its values do not fill whole lanes.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -184,9 +213,14 @@ class ImageCoder(StoredSettings):
             progress: show a bar and a line per epoch on stderr.
         """
         self.check()
-        with torch.inference_mode(False), torch.enable_grad(), Progress(progress, type(self).__name__) as bar:
+        with (
+            torch.inference_mode(False),
+            torch.enable_grad(),
+            Progress(progress, type(self).__name__) as bar,
+        ):
             x = as_images(images)
-            require(len(x), f"{type(self).__name__} needs images to learn from, got none")
+            if not len(x):
+                raise SettingError(f"{type(self).__name__} needs images to learn from, got none")
             generator = torch.Generator().manual_seed(self.seed)
             with lent_generator(int(torch.randint(1 << 62, (), generator=generator))):
                 net = laid_out(self.network(cast(Size, tuple(x.shape[1:]))))
@@ -195,9 +229,12 @@ class ImageCoder(StoredSettings):
         self.net_ = net.eval().requires_grad_(False)
         return self
 
-    def _train(self, net: Codec, x: Tensor, generator: torch.Generator, bar: Progress) -> tuple[float, ...]:
+    def _train(
+        self, net: Codec, x: Tensor, generator: torch.Generator, bar: Progress
+    ) -> tuple[float, ...]:
         optimizer = torch.optim.Adam(net.parameters(), lr=self.lr)
-        batches, history = -(-len(x) // self.batch_size), list[float]()
+        batches = -(-len(x) // self.batch_size)
+        history = list[float]()
         bar.total(self.epochs)
         for epoch in range(self.epochs):
             total = 0.0
@@ -220,7 +257,10 @@ class ImageCoder(StoredSettings):
 
     def fitted(self) -> Codec:
         """The trained network, or an error that says what to do."""
-        require(hasattr(self, "net_"), f"this {type(self).__name__} knows no images yet; call .fit(images) first")
+        if not hasattr(self, "net_"):
+            raise SettingError(
+                f"this {type(self).__name__} knows no images yet; call .fit(images) first"
+            )
         return self.net_
 
     def encode(self, x: Any) -> Tensor:
@@ -232,7 +272,8 @@ class ImageCoder(StoredSettings):
         """Codes (n, *code) -> images (n, c, h, w)."""
         net = self.fitted()
         shape = ", ".join(map(str, net.code))
-        require(tuple(z.shape[1:]) == net.code, f"expected codes of shape (n, {shape}), got {tuple(z.shape)}")
+        if tuple(z.shape[1:]) != net.code:
+            raise SettingError(f"expected codes of shape (n, {shape}), got {tuple(z.shape)}")
         return in_parts(net.decode, z.detach().float())
 
     def reconstruct(self, images: ImagesLike) -> Tensor:
@@ -259,9 +300,13 @@ def ready_for(coder: Coder, images: ImagesLike) -> Coder:
 
 
 def in_parts(of: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """of(x), so many rows at once as memory allows, and each row with the same bits in any batch."""
+    """of(x), so many rows at once as memory allows, and each row with the same bits in any
+    batch."""
     with torch.inference_mode(False), torch.no_grad():
-        return torch.cat([of(padded(x[rows]))[: len(rows)] for rows in chunks(torch.arange(len(x)), BATCH)] or [of(x)])
+        return torch.cat(
+            [of(padded(x[rows]))[: len(rows)] for rows in chunks(torch.arange(len(x)), BATCH)]
+            or [of(x)]
+        )
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -300,7 +345,8 @@ class ConvAutoencoder(ImageCoder):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ConvVAE(ImageCoder):
-    """A variational autoencoder; an image's code is the mean m, so nothing is random after training.
+    """A variational autoencoder; an image's code is the mean m, so nothing is random after
+    training.
 
     Args:
         latent: how many numbers a code has.
@@ -328,7 +374,8 @@ class ConvVAE(ImageCoder):
     def check(self) -> None:
         super().check()
         self.check_integers("latent", most=1 << 12)
-        require(0 <= self.weight < math.inf, f"weight must be 0 or more, got {self.weight}")
+        if not 0 <= self.weight < math.inf:
+            raise SettingError(f"weight must be 0 or more, got {self.weight}")
 
     def network(self, size: Size) -> Codec:
         return VariationalAutoencoder(size, self.latent)
@@ -343,7 +390,9 @@ class ConvVAE(ImageCoder):
     def loss(self, net: Codec, x: Tensor, epoch: int, generator: torch.Generator) -> Tensor:
         m, v = cast(VariationalAutoencoder, net).distribution(x)
         z = m + (v / 2).exp() * torch.randn(m.shape, generator=generator)
-        return (F.mse_loss(net.decode(z), x, reduction="sum") + self.share(epoch) * divergence(m, v)) / len(x)
+        return (
+            F.mse_loss(net.decode(z), x, reduction="sum") + self.share(epoch) * divergence(m, v)
+        ) / len(x)
 
 
 def divergence(m: Tensor, v: Tensor) -> Tensor:

@@ -1,8 +1,9 @@
 """Residual networks as estimators: images and labels in, a classifier of images out.
 
-`SpectralResNet` is the network of DeDUCE (Höltgen et al. 2021), whose convolutions have operator norms of at most
-`coefficient`; `PlainResNet` the usual one that other methods are measured on. The paper's own is 64 channels wide and
-trains for 50 epochs (`SpectralResNet.paper()`), which asks for a GPU; 16 channels are about 16 times cheaper.
+`SpectralResNet` is the network of DeDUCE (Höltgen et al. 2021), whose convolutions have operator
+norms of at most `coefficient`; `PlainResNet` the usual one that other methods are measured on. The
+paper's own is 64 channels wide and trains for 50 epochs (`SpectralResNet.paper()`), which asks for
+a GPU; 16 channels are about 16 times cheaper.
 """
 
 from collections.abc import Sequence
@@ -16,9 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from holdfast._core.checks import did_you_mean, listed
 from holdfast._core.params import Settings
 from holdfast._core.progress import Progress, Shown
-from holdfast.errors import SettingError, did_you_mean, listed, require
+from holdfast.errors import SettingError
 from holdfast.images.loop import Epoch, Schedule, fit_images
 from holdfast.images.model import ImageModel, ImagesLike, as_images
 from holdfast.images.resnet import Shape, folded, trainable
@@ -50,7 +52,9 @@ class ImageClassifier(Settings):
     def fitted(self) -> ImageModel:
         """The model, once there is one."""
         if not hasattr(self, "model_"):
-            raise SettingError(f"this {type(self).__name__} knows no images yet; call .fit(images, labels) first")
+            raise SettingError(
+                f"this {type(self).__name__} knows no images yet; call .fit(images, labels) first"
+            )
         return self.model_
 
 
@@ -75,34 +79,48 @@ class ResNetClassifier(ImageClassifier):
         return cls(width=64, epochs=50)
 
     def fit(
-        self, images: ImagesLike, labels: Outcomes, *, held_out: Labelled | None = None, progress: Shown = False,
+        self,
+        images: ImagesLike,
+        labels: Outcomes,
+        *,
+        held_out: Labelled | None = None,
+        progress: Shown = False,
         threads: int = 0,
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """Train on images and their labels; the same seed gives the same network.
 
-        Afterwards `model_` is the network with all normalisation written into its weights, and `history_` tells of the
-        epochs.
+        Afterwards `model_` is the network with all normalisation written into its weights, and
+        `history_` tells of the epochs.
 
         Args:
             images: bytes, or numbers from 0 to 1, (n, h, w) or (n, c, h, w).
             labels: n names of classes, numbers or words; classes are in sorted order.
-            held_out: images and labels to measure accuracy on after every epoch; nothing is learnt from them.
-            progress: show a bar and a line per epoch on stderr, if it is a terminal; "lines": the lines in any case.
+            held_out: images and labels to measure accuracy on after every epoch; nothing is learnt
+                from them.
+            progress: show a bar and a line per epoch on stderr, if it is a terminal; "lines": the
+                lines in any case.
             threads: how many threads torch may use meanwhile; 0 keeps your setting.
         """
         integer = isinstance(self.seed, int) and not isinstance(self.seed, bool)
-        require(integer, f"seed must be an integer, got {self.seed!r}")
+        if not integer:
+            raise SettingError(f"seed must be an integer, got {self.seed!r}")
         schedule = Schedule(**{f.name: getattr(self, f.name) for f in fields(Schedule)})
-        require(self.batch_size >= 2, "batch_size must be at least 2: batches are normalised by their own spread")
+        if not self.batch_size >= 2:
+            raise SettingError(
+                "batch_size must be at least 2: batches are normalised by their own spread"
+            )
         with torch.inference_mode(False), torch.enable_grad():
             x, y, classes, held = training_images(images, labels, held_out)
             _, channels, height, width = x.shape
-            size, bound = height if height == width else (height, width), getattr(self, "coefficient", None)
+            size = height if height == width else (height, width)
+            bound = getattr(self, "coefficient", None)
             shape = Shape(channels, size, len(classes), self.width, bound, self.stages, self.depth)
             with lent_generator(self.seed):
                 net = trainable(shape)
             with Progress(progress, type(self).__name__) as bar:
-                history = fit_images(net, x, y, schedule, held=held, seed=self.seed, bar=bar, threads=threads)
+                history = fit_images(
+                    net, x, y, schedule, held=held, seed=self.seed, bar=bar, threads=threads
+                )
             self.model_ = ImageModel.of(folded(net), classes=classes)
         self.history_: list[Epoch] = history
         return self
@@ -114,12 +132,16 @@ class ResNetClassifier(ImageClassifier):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SpectralResNet(ResNetClassifier):
-    """A residual network whose convolutions have bounded operator norms, so that near features mean near images.
+    """A residual network whose convolutions have bounded operator norms, so that near features mean
+    near images.
 
     Args:
-        coefficient: bound of the operator norms; batch normalisation and the last layer are not bounded.
-        width: channels of the first stage, doubled from stage to stage; depth: blocks of a stage; stages: how many.
-        epochs, batch_size, lr, momentum, weight_decay: of stochastic gradient descent on the cross-entropy.
+        coefficient: bound of the operator norms; batch normalisation and the last layer are not
+            bounded.
+        width: channels of the first stage, doubled from stage to stage; depth: blocks of a stage;
+            stages: how many.
+        epochs, batch_size, lr, momentum, weight_decay: of stochastic gradient descent on the
+            cross-entropy.
         drops: shares of the training after which the step is divided by 10.
         seed: weights and the order of the images are drawn from it.
 
@@ -137,10 +159,12 @@ class SpectralResNet(ResNetClassifier):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class PlainResNet(ResNetClassifier):
-    """The usual residual network: a wide stem with stride and pooling, ReLU, and no bound on anything.
+    """The usual residual network: a wide stem with stride and pooling, ReLU, and no bound on
+    anything.
 
     Args:
-        width, depth, stages, epochs, batch_size, lr, momentum, weight_decay, drops, seed: see `SpectralResNet`.
+        width, depth, stages, epochs, batch_size, lr, momentum, weight_decay, drops, seed: see
+            `SpectralResNet`.
 
     >>> import holdfast as hf
     >>> hf.images.PlainResNet.paper()
@@ -153,7 +177,8 @@ NETWORKS: dict[str, type[ResNetClassifier]] = {"spectral": SpectralResNet, "plai
 
 def network_by_name(kind: str, assignments: Sequence[str], seed: int = 0) -> ResNetClassifier:
     """A network to be trained, "spectral" or "plain", with settings such as 'epochs=20'."""
-    require(kind in NETWORKS, f"unknown --kind {kind!r}; {did_you_mean(kind, NETWORKS)}")
+    if kind not in NETWORKS:
+        raise SettingError(f"unknown --kind {kind!r}; {did_you_mean(kind, NETWORKS)}")
     cls = NETWORKS[kind]
     known = [f.name for f in fields(cls) if f.name != "seed"]  # which is an argument here
     return cls(**parse_settings(cls, f"a {kind} network", known, assignments), seed=seed)
@@ -165,7 +190,8 @@ Held = tuple[Tensor, Tensor]  # images held out, and the numbers of their classe
 def training_images(
     images: ImagesLike, labels: Outcomes, held_out: Labelled | None
 ) -> tuple[Tensor, Tensor, list[Any], Held | None]:
-    """Images, the numbers of their classes, the names of the classes, and the same of what is held out."""
+    """Images, the numbers of their classes, the names of the classes, and the same of what is held
+    out."""
     x = as_images(images)
     classes, y = encoded(labels, len(x))
     if held_out is None:
@@ -177,13 +203,19 @@ def training_images(
 def encoded(labels: Outcomes, n: int) -> tuple[list[Any], Tensor]:
     """The sorted names of the classes, and the number of each label (n,)."""
     given = _one_each(labels, n)
-    require(n >= 2, f"a classifier needs at least 2 images, got {n}")
+    if not n >= 2:
+        raise SettingError(f"a classifier needs at least 2 images, got {n}")
     try:
         names, numbers = np.unique(given, return_inverse=True)
     except TypeError:
         kinds = sorted({type(v).__name__ for v in given.tolist()})
-        raise SettingError(f"labels must be of one kind to be put in order, got {listed(kinds)}") from None
-    require(len(names) >= 2, f"a classifier needs at least 2 classes, but every label is {names.tolist()[0]!r}")
+        raise SettingError(
+            f"labels must be of one kind to be put in order, got {listed(kinds)}"
+        ) from None
+    if len(names) < 2:
+        raise SettingError(
+            f"a classifier needs at least 2 classes, but every label is {names.tolist()[0]!r}"
+        )
     return names.tolist(), torch.as_tensor(numbers)
 
 
@@ -193,15 +225,21 @@ def places(labels: Outcomes, classes: list[Any], n: int) -> Tensor:
     given = _one_each(labels, n).tolist()
     strange = [label for label in dict.fromkeys(given) if label not in known]
     if strange:
-        raise SettingError(f"no image to learn from has the label {strange[0]!r}; {did_you_mean(strange[0], classes)}")
+        raise SettingError(
+            f"no image to learn from has the label {strange[0]!r}; "
+            f"{did_you_mean(strange[0], classes)}"
+        )
     return torch.tensor([known[label] for label in given], dtype=torch.int64)
 
 
 def _one_each(labels: Outcomes, n: int) -> NDArray[Any]:
     """(n,) labels, none missing."""
     given = np.asarray(labels)
-    require(given.shape == (n,), f"expected one label per image, ({n},) in all, got shape {given.shape}")
+    if given.shape != (n,):
+        raise SettingError(f"expected one label per image, ({n},) in all, got shape {given.shape}")
     missing = np.asarray(pd.isna(given))
     if missing.any():
-        raise SettingError(f"{int(missing.sum())} labels are missing, the first at place {int(missing.argmax())}")
+        raise SettingError(
+            f"{int(missing.sum())} labels are missing, the first at place {int(missing.argmax())}"
+        )
     return given

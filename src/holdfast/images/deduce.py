@@ -1,4 +1,5 @@
-"""DeDUCE: sparse counterfactual images that stay where the target class is at home in feature space.
+"""DeDUCE: sparse counterfactual images that stay where the target class is at home in feature
+space.
 
 Höltgen, Schut, Brauner and Gal, "DeDUCE: Generating Counterfactual Explanations At Scale", 2021.
 
@@ -9,8 +10,9 @@ Höltgen, Schut, Brauner and Gal, "DeDUCE: Generating Counterfactual Explanation
     (5)   g = mu grad ce / ce - grad ld / |ld|       the default, with mu = 1
     (6)   g_k = g + m g_{k-1}                        m = 0.6; see `GreedyPixels.momentum_applies_to`
 
-All are gradients of a loss to be minimised: a step goes against their sign. The features come from a network whose
-convolutions have bounded norms, so that distances between features say something about distances between images.
+All are gradients of a loss to be minimised: a step goes against their sign. The features come from
+a network whose convolutions have bounded norms, so that distances between features say something
+about distances between images.
 """
 
 import warnings
@@ -20,7 +22,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
-from holdfast.errors import ModelError, SettingError, require
+from holdfast.errors import ModelError, SettingError
 from holdfast.images.greedy import GreedyPixels, Slopes
 from holdfast.images.model import ImageModel, ImageModelLike, ImagesLike
 from holdfast.images.spectral.jacobian import lipschitz, spectrally_normalised
@@ -40,14 +42,16 @@ def relative_gradient(ce_ld: tuple[Tensor, Tensor], mu: float) -> tuple[Tensor, 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class DeDUCE(GreedyPixels):
-    """Few pixels, one at a time, towards the wanted class and to where its training images are in feature space.
+    """Few pixels, one at a time, towards the wanted class and to where its training images are in
+    feature space.
 
     Args:
         mu: weight of the class loss in the relative gradient (5).
-        lam: weight of the class loss in the plain gradient (4), which is used when this is given; 0 leaves the density
-            alone.
+        lam: weight of the class loss in the plain gradient (4), which is used when this is given; 0
+            leaves the density alone.
         momentum: share of the accumulated gradient that is kept.
-        delta, limit, pixels, confidence, max_iter, momentum_applies_to, shortcut, compact: see `GreedyPixels`.
+        delta, limit, pixels, confidence, max_iter, momentum_applies_to, shortcut, compact: see
+            `GreedyPixels`.
 
     >>> import holdfast as hf
     >>> from sklearn.datasets import load_digits
@@ -61,7 +65,9 @@ class DeDUCE(GreedyPixels):
 
     title: ClassVar[str] = "few pixels, towards the wanted class and its density in feature space"
     paper: ClassVar[str] = "Höltgen et al. 2021"
-    when: ClassVar[str] = "few pixels should change, and the model should find the answer typical of the wanted class"
+    when: ClassVar[str] = (
+        "few pixels should change, and the model should find the answer typical of the wanted class"
+    )
     cost: ClassVar[str] = "up to max_iter gradient passes"
     needs_data: ClassVar[bool] = True
 
@@ -69,26 +75,40 @@ class DeDUCE(GreedyPixels):
     mu: float = 1.0
     lam: float | None = None
 
-    def fit(self, model: ImageModelLike, images: ImagesLike | None = None, labels: Outcomes | None = None) -> Self:
-        """Fit the densities of the classes to training images, or take those that came with the model's file.
+    def fit(
+        self,
+        model: ImageModelLike,
+        images: ImagesLike | None = None,
+        labels: Outcomes | None = None,
+    ) -> Self:
+        """Fit the densities of the classes to training images, or take those that came with the
+        model's file.
 
-        A network without spectral normalisation is warned about, with its accuracy and how much features can change
-        with an image.
+        A network without spectral normalisation is warned about, with its accuracy and how much
+        features can change with an image.
         """
-        net, warning = ImageModel.of(model), f"{UNBOUNDED}, so near features need not mean near images"
+        net = ImageModel.of(model)
+        warning = f"{UNBOUNDED}, so near features need not mean near images"
         if images is None:
             if net.density is None:
-                raise SettingError("DeDUCE needs images and their labels: .fit(model, images, labels)")
+                raise SettingError(
+                    "DeDUCE needs images and their labels: .fit(model, images, labels)"
+                )
             self.density_ = net.density
             if not spectrally_normalised(net):
                 warnings.warn(warning, stacklevel=2)
             return self
         if labels is None:
-            raise SettingError("DeDUCE needs the labels of the images as well: .fit(model, images, labels)")
+            raise SettingError(
+                "DeDUCE needs the labels of the images as well: .fit(model, images, labels)"
+            )
         self.density_ = FeatureDensity(net).fit(images, labels)
         if not spectrally_normalised(net):
             norms = lipschitz(net, images)
-            warning += f": around {norms.images} of the images features change up to {norms.largest:.3g} times as much"
+            warning += (
+                f": around {norms.images} of the images features change up to {norms.largest:.3g} "
+                "times as much"
+            )
             warning += f" as the image (median {norms.median:.3g})"
             accuracy = net.accuracy(images, labels)
             warnings.warn(f"{warning}; accuracy on these images {accuracy:.4f}", stacklevel=2)
@@ -96,13 +116,19 @@ class DeDUCE(GreedyPixels):
 
     def check(self, model: ImageModel) -> None:
         super().check(model)
-        require(self.mu >= 0, f"mu must be at least 0, got {self.mu}")
-        require(self.lam is None or self.lam >= 0, f"lam must be at least 0, got {self.lam}")
+        if not self.mu >= 0:
+            raise SettingError(f"mu must be at least 0, got {self.mu}")
+        if not (self.lam is None or self.lam >= 0):
+            raise SettingError(f"lam must be at least 0, got {self.lam}")
         if not model.has_features:
-            raise ModelError("DeDUCE needs features: hf.images.ImageModel.of(module, size, features=NAME)")
-        own, (k, f) = (len(model.classes), model.feature_count), self.gaussians.mean.shape
+            raise ModelError(
+                "DeDUCE needs features: hf.images.ImageModel.of(module, size, features=NAME)"
+            )
+        own = len(model.classes), model.feature_count
+        k, f = self.gaussians.mean.shape
         sizes = f"of {k} classes and {f} features, the model has {own[0]} and {own[1]}"
-        require((k, f) == own, f"the densities are {sizes}; fit again with this model")
+        if (k, f) != own:
+            raise SettingError(f"the densities are {sizes}; fit again with this model")
 
     @property
     def gaussians(self) -> Gaussians:
@@ -116,7 +142,8 @@ class DeDUCE(GreedyPixels):
             ce, by_scores = cross_entropy(scores, goal.label)
             ld, by_features = self.gaussians.of_class(z, goal.label)
             if self.lam is not None:
-                a, b = torch.full_like(ce, self.lam), torch.full_like(ld, -1.0)
+                a = torch.full_like(ce, self.lam)
+                b = torch.full_like(ld, -1.0)
             else:
                 a, b = relative_gradient((ce, ld), self.mu)
             g = pull(b[:, None] * by_features, a[:, None] * by_scores).flatten(1)
@@ -130,4 +157,6 @@ def cross_entropy(scores: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
     logp = scores.log_softmax(1)
     own = label[:, None]
     p = logp.exp()
-    return -logp.gather(1, own).squeeze(1), p.scatter_add(1, own, -torch.ones_like(own, dtype=p.dtype))
+    return -logp.gather(1, own).squeeze(1), p.scatter_add(
+        1, own, -torch.ones_like(own, dtype=p.dtype)
+    )

@@ -1,13 +1,14 @@
 """Ensembles of image classifiers: many small networks, trained together as one tensor program.
 
-Schut et al., "Generating Interpretable Counterfactual Explanations By Implicit Minimisation of Epistemic and Aleatoric
-Uncertainties", 2021: networks d - 80 - 80 - k whose hidden layers are Linear, ReLU, BatchNorm, each trained with Adam
-on clean images and on images moved one step uphill (Goodfellow et al. 2015):
+Schut et al., "Generating Interpretable Counterfactual Explanations By Implicit Minimisation of
+Epistemic and Aleatoric Uncertainties", 2021: networks d - 80 - 80 - k whose hidden layers are
+Linear, ReLU, BatchNorm, each trained with Adam on clean images and on images moved one step uphill
+(Goodfellow et al. 2015):
 
     x' = clip(x + attack sign(grad_x ce(x, y)), 0, 1)         minimise  1/2 ce(x, y) + 1/2 ce(x', y)
 
-Members differ in their first weights and in the order of the images. What the ensemble says is the mean of its members'
-probabilities (Lakshminarayanan et al. 2017):
+Members differ in their first weights and in the order of the images. What the ensemble says is the
+mean of its members' probabilities (Lakshminarayanan et al. 2017):
 
     p(c | x) = 1/M sum_m softmax(z_m(x))_c,         scores: log p
 """
@@ -23,9 +24,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from holdfast._core.checks import require_integer
 from holdfast._core.progress import Progress
 from holdfast._core.rows import limited_threads
-from holdfast.errors import ModelError, require, require_integer
+from holdfast.errors import ModelError, SettingError
 from holdfast.images.classifier import Held, ImageClassifier, Labelled, training_images
 from holdfast.images.loop import Epoch, accuracy, batched, check_converged, line
 from holdfast.images.model import ImageModel, ImagesLike
@@ -34,11 +36,14 @@ from holdfast.nn.stack import lent_generator, padded, row_block
 from holdfast.problem import Outcomes
 from holdfast.retraining.loop import Loop, Orders, Variation, derived, redrawn
 
-EPS, MOMENTUM = 1e-5, 0.1  # of batch normalisation, as torch has them
+# of batch normalisation, as torch has them
+EPS = 1e-5
+MOMENTUM = 0.1
 
 
 class Pool(nn.Module, ABC):
-    """Several classifiers as one: images (n, c, h, w) -> log of the mean of their probabilities (n, k)."""
+    """Several classifiers as one: images (n, c, h, w) -> log of the mean of their probabilities (n,
+    k)."""
 
     @abstractmethod
     def each(self, x: Tensor) -> Tensor:
@@ -54,7 +59,8 @@ def pooled(logits: Tensor) -> Tensor:
 
 
 def member_logits(model: ImageModel, x: Tensor) -> Tensor:
-    """(M, n, k) logits of the members of a model in eval_mode; one that is no ensemble has itself."""
+    """(M, n, k) logits of the members of a model in eval_mode; one that is no ensemble has
+    itself."""
     return model.module.each(x) if isinstance(model.module, Pool) else model(x)[None]
 
 
@@ -67,7 +73,9 @@ class Several(Pool):
         self.outputs: list[Outputs] = [m.outputs for m in models]
 
     def each(self, x: Tensor) -> Tensor:
-        return torch.stack([to_scores(net(x), o) for net, o in zip(self.members, self.outputs, strict=True)])
+        return torch.stack(
+            [to_scores(net(x), o) for net, o in zip(self.members, self.outputs, strict=True)]
+        )
 
 
 class Stacked(Pool):
@@ -85,7 +93,8 @@ class Stacked(Pool):
     def each(self, x: Tensor) -> Tensor:
         rows = padded(x.flatten(1), self.block)  # (n, d), the same for all
         w, b = self._layer(0)
-        h = F.linear(rows, w.flatten(0, 1), b.flatten()).view(len(rows), *b.shape).transpose(0, 1)  # (M, n, out)
+        # (M, n, out)
+        h = F.linear(rows, w.flatten(0, 1), b.flatten()).view(len(rows), *b.shape).transpose(0, 1)
         for i in range(1, self.depth):
             w, b = self._layer(i)
             h = torch.baddbmm(b[:, None], F.relu(h), w.mT)
@@ -96,10 +105,12 @@ class Stacked(Pool):
 
 
 class Trainable:
-    """M networks of Linear, ReLU, BatchNorm, ..., Linear while they learn: all tensors have M in front."""
+    """M networks of Linear, ReLU, BatchNorm, ..., Linear while they learn: all tensors have M in
+    front."""
 
     def __init__(self, sizes: Sequence[int], seeds: Sequence[int]) -> None:
-        self.pairs, self.count = list(itertools.pairwise(sizes)), len(seeds)
+        self.pairs = list(itertools.pairwise(sizes))
+        self.count = len(seeds)
         with lent_generator(0):  # layers draw weights when they are made
             one = architecture(sizes)
         drawn = [redrawn(one, seed) for seed in seeds]
@@ -107,27 +118,43 @@ class Trainable:
         self.parameters = [self.state[name].requires_grad_() for name, _ in one.named_parameters()]
 
     def __call__(self, x: Tensor) -> Tensor:
-        """(M, n, k) logits of each member's own images (M, n, d); batches are normalised by their own statistics."""
-        h = x.mT  # images in the last axis: statistics are over it, and each (member, unit) is a channel
+        """(M, n, k) logits of each member's own images (M, n, d); batches are normalised by their
+        own statistics."""
+        # images in the last axis: statistics are over it, and each (member, unit) is a channel
+        h = x.mT
         for i in range(len(self.pairs)):
-            h = torch.baddbmm(self.state[f"{3 * i}.bias"][:, :, None], self.state[f"{3 * i}.weight"], h)
+            h = torch.baddbmm(
+                self.state[f"{3 * i}.bias"][:, :, None], self.state[f"{3 * i}.weight"], h
+            )
             if i < len(self.pairs) - 1:
                 h = self._normalised(3 * i + 2, h.relu())
         return h.mT
 
     def _normalised(self, layer: int, h: Tensor) -> Tensor:
         weight, bias, mean, var = (self.state[f"{layer}.{name}"].flatten() for name in NORM)
-        out = F.batch_norm(h.flatten(0, 1)[None], mean, var, weight, bias, training=True, momentum=MOMENTUM, eps=EPS)
+        out = F.batch_norm(
+            h.flatten(0, 1)[None],
+            mean,
+            var,
+            weight,
+            bias,
+            training=True,
+            momentum=MOMENTUM,
+            eps=EPS,
+        )
         return out.view(h.shape)
 
     def folded(self) -> Stacked:
-        """What they compute once trained, with batch normalisation written into the layer behind it.
+        """What they compute once trained, with batch normalisation written into the layer behind
+        it.
 
         W (s h + t) + b  =  (W s) h + (W t + b),      s = g / sqrt(v + e),  t = beta - m s
         """
-        state, layers = {k: v.detach() for k, v in self.state.items()}, list[tuple[Tensor, Tensor]]()
+        state = {k: v.detach() for k, v in self.state.items()}
+        layers = list[tuple[Tensor, Tensor]]()
         for i in range(len(self.pairs)):
-            w, b = state[f"{3 * i}.weight"], state[f"{3 * i}.bias"]
+            w = state[f"{3 * i}.weight"]
+            b = state[f"{3 * i}.bias"]
             if i:
                 weight, bias, mean, var = (state[f"{3 * i - 1}.{name}"] for name in NORM)
                 s = weight / (var + EPS).sqrt()
@@ -156,7 +183,8 @@ class Ensemble(ImageClassifier):
         members: how many networks.
         hidden: sizes of their hidden layers.
         epochs, batch_size, lr: of Adam on the cross-entropy, for each member.
-        attack: size of the step by which images are moved uphill while training; 0 trains on clean images alone.
+        attack: size of the step by which images are moved uphill while training; 0 trains on clean
+            images alone.
         seed: weights and orders of the members are derived from it.
 
     >>> import holdfast as hf
@@ -177,25 +205,36 @@ class Ensemble(ImageClassifier):
 
     @staticmethod
     def of(networks: Sequence[Any]) -> ImageModel:
-        """An ensemble of classifiers of the same images and classes: `ImageModel`s, or what `ImageModel.of` takes."""
+        """An ensemble of classifiers of the same images and classes: `ImageModel`s, or what
+        `ImageModel.of` takes."""
         models = [ImageModel.of(net) for net in networks]
-        require(models, "an ensemble needs at least one network, got none", ModelError)
+        if not models:
+            raise ModelError("an ensemble needs at least one network, got none")
         first = models[0]
         for i, other in enumerate(models):
             if (other.size, other.classes) != (first.size, first.classes):
                 each = [f"{model.size} and {list(model.classes)}" for model in (other, first)]
-                must = "members of an ensemble must take the same images and know the same classes in the same order"
+                must = (
+                    "members of an ensemble must take the same images and know the same classes "
+                    "in the same order"
+                )
                 raise ModelError(f"{must}; number {i} has {each[0]}, the first {each[1]}")
         return ImageModel.of(Several(models), first.size, classes=first.classes)
 
     def fit(
-        self, images: ImagesLike, labels: Outcomes, *, held_out: Labelled | None = None, progress: bool = False,
+        self,
+        images: ImagesLike,
+        labels: Outcomes,
+        *,
+        held_out: Labelled | None = None,
+        progress: bool = False,
         threads: int = 0,
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """Train all members on images and their labels.
 
-        Afterwards `model_` is the ensemble with all normalisation written into its weights, and `history_` tells of the
-        epochs: loss and accuracy are means over the members, accuracy on images held out that of the ensemble.
+        Afterwards `model_` is the ensemble with all normalisation written into its weights, and
+        `history_` tells of the epochs: loss and accuracy are means over the members, accuracy on
+        images held out that of the ensemble.
 
         Args:
             images, labels, held_out, progress, threads: see `SpectralResNet.fit`.
@@ -206,35 +245,59 @@ class Ensemble(ImageClassifier):
             seeds = tuple(derived(self.seed, 3 + i) for i in range(self.members))
             nets = Trainable([x[0].numel(), *self.hidden, len(classes)], seeds)
             with Progress(progress, type(self).__name__) as bar, limited_threads(threads):
-                history = fit_members(nets, x.flatten(1), y, loop, Variation(seeds, seeds), self.attack, held, bar)
+                history = fit_members(
+                    nets, x.flatten(1), y, loop, Variation(seeds, seeds), self.attack, held, bar
+                )
             self.model_ = ImageModel.of(nets.folded(), x.shape[1:], classes=classes)
         self.history_: list[Epoch] = history
         return self
 
     def _checked(self) -> Loop:
-        for name, value in [("members", self.members), *[("a hidden layer", h) for h in self.hidden]]:
+        for name, value in [
+            ("members", self.members),
+            *[("a hidden layer", h) for h in self.hidden],
+        ]:
             require_integer(name, value)
-        require(0 <= self.attack <= 1, f"attack must lie between 0 and 1, got {self.attack}")
-        require(isinstance(self.seed, int), f"seed must be an integer, got {self.seed!r}")
+        if not 0 <= self.attack <= 1:
+            raise SettingError(f"attack must lie between 0 and 1, got {self.attack}")
+        if not isinstance(self.seed, int):
+            raise SettingError(f"seed must be an integer, got {self.seed!r}")
         loop = Loop(epochs=self.epochs, batch_size=self.batch_size, lr=self.lr)
-        require(loop.batch_size >= 2, "batch_size must be at least 2: batches are normalised by their own spread")
+        if not loop.batch_size >= 2:
+            raise SettingError(
+                "batch_size must be at least 2: batches are normalised by their own spread"
+            )
         return loop
 
 
 def fit_members(
-    nets: Trainable, x: Tensor, y: Tensor, loop: Loop, plan: Variation, attack: float, held: Held | None, bar: Progress
+    nets: Trainable,
+    x: Tensor,
+    y: Tensor,
+    loop: Loop,
+    plan: Variation,
+    attack: float,
+    held: Held | None,
+    bar: Progress,
 ) -> list[Epoch]:
-    """Train networks on images (n, d) and their classes (n,); every member goes its own way, as if it were alone."""
+    """Train networks on images (n, d) and their classes (n,); every member goes its own way, as if
+    it were alone."""
     optimizer: Any = torch.optim.Adam(nets.parameters, lr=loop.lr, eps=loop.adam_eps, fused=True)
-    orders, history, count = Orders(plan, len(x)), list[Epoch](), nets.count * len(x)
+    orders = Orders(plan, len(x))
+    history = list[Epoch]()
+    count = nets.count * len(x)
     parts = batched(torch.arange(len(x)), int(loop.batch_size))
     bar.total(loop.epochs)
     for epoch in range(loop.epochs):
-        loss, right, order = 0.0, 0, orders.next().expand(nets.count, -1)  # (M, n)
+        # (M, n)
+        loss = 0.0
+        right = 0
+        order = orders.next().expand(nets.count, -1)
         for part in parts:
             rows = order[:, part]
             value, hits = step(nets, optimizer, x[rows], y[rows], attack)
-            loss, right = loss + value * len(part), right + hits
+            loss = loss + value * len(part)
+            right = right + hits
             bar.step(1 / len(parts))
         check_converged(nets.parameters, loop.lr)
         known = accuracy(nets.folded(), *held) if held else None
@@ -244,7 +307,8 @@ def fit_members(
 
 
 def step(nets: Trainable, optimizer: Any, x: Tensor, y: Tensor, attack: float) -> tuple[float, int]:
-    """One step on batches (M, b, d): the members' summed loss on clean images, and how many of those they got right.
+    """One step on batches (M, b, d): the members' summed loss on clean images, and how many of
+    those they got right.
 
     The gradient by the clean images comes with that by the weights, in one pass.
     """

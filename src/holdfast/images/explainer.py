@@ -1,8 +1,9 @@
-"""The contract of every method for images: pairs of an image and a wanted class in, the same pairs out.
+"""The contract of every method for images: pairs of an image and a wanted class in, the same pairs
+out.
 
-As for tables, a subclass is a dataclass whose fields are its settings, and writes `search`. What an image may become is
-decided here: values stay between 0 and 1, pixels that are locked keep every bit, and the bare model judges what comes
-back.
+As for tables, a subclass is a dataclass whose fields are its settings, and writes `search`. What an
+image may become is decided here: values stay between 0 and 1, pixels that are locked keep every
+bit, and the bare model judges what comes back.
 """
 
 import time
@@ -23,7 +24,7 @@ from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import limited_threads, per_row
 from holdfast._core.version import version
 from holdfast.counterfactuals import Run
-from holdfast.errors import SettingError, TargetError, require
+from holdfast.errors import SettingError, TargetError
 from holdfast.images.model import ImageModel, ImageModelLike, ImagesLike, as_images, words
 from holdfast.images.result import ImageCounterfactuals
 from holdfast.problem import Outcomes, TimeBudget, check_limits
@@ -62,7 +63,8 @@ class Found:
     x: Tensor  # (n, c, h, w)
     iterations: Tensor  # (n,) steps until the goal was met, or all of them
     passes: int = 0  # images that went forward and backward through the model, over all steps
-    out_of_time: Tensor | None = None  # (n,) pairs that the time budget cut short; None: all, if it was used up
+    # (n,) pairs that the time budget cut short; None: all, if it was used up
+    out_of_time: Tensor | None = None
 
 
 class ImageExplainer(Settings, ABC):
@@ -81,13 +83,17 @@ class ImageExplainer(Settings, ABC):
     needs_data: ClassVar[bool] = False
     advice: ClassVar[str] = "try other settings"
 
-    confidence: float | None = None  # how likely the wanted class must become; None: likelier than any other
+    # how likely the wanted class must become; None: likelier than any other
+    confidence: float | None = None
 
     @abstractmethod
     def search(self, problem: ImageSearchProblem) -> Found:
-        """Images with the wanted class, where some were found; only values that are free may differ."""
+        """Images with the wanted class, where some were found; only values that are free may
+        differ."""
 
-    def fit(self, model: ImageModelLike, images: ImagesLike, labels: Outcomes | None = None) -> Self:
+    def fit(
+        self, model: ImageModelLike, images: ImagesLike, labels: Outcomes | None = None
+    ) -> Self:
         """Learn what the method needs from data (learnt attributes end in _); some need nothing."""
         return self
 
@@ -110,18 +116,21 @@ class ImageExplainer(Settings, ABC):
         threads: int = 0,
         progress: bool = False,
     ) -> ImageCounterfactuals:
-        """Find, for every image, one of the wanted class that differs as little as the method knows how.
+        """Find, for every image, one of the wanted class that differs as little as the method knows
+        how.
 
         Args:
-            model: an `ImageModel`, a fitted network such as `SpectralResNet`, or what `ImageModel.of` takes.
+            model: an `ImageModel`, a fitted network such as `SpectralResNet`, or what
+                `ImageModel.of` takes.
             images: n images; bytes, or numbers from 0 to 1, (n, h, w) or (n, c, h, w).
-            target: a class for all images, one per image, a `Target`, "all" for every class but an image's own, or None
-                for the likeliest other one.
-            labels: the images' own classes, which "all" leaves out and tables and pictures name; left out: what the
-                model says.
+            target: a class for all images, one per image, a `Target`, "all" for every class but an
+                image's own, or None for the likeliest other one.
+            labels: the images' own classes, which "all" leaves out and tables and pictures name;
+                left out: what the model says.
             locked: pixels that may not change: booleans (h, w), (c, h, w) or (n, c, h, w).
             seed: random numbers are derived from it and the contents of each image, nothing else.
-            batch_size: pairs worked on at once, which bounds the memory; answers do not depend on it.
+            batch_size: pairs worked on at once, which bounds the memory; answers do not depend on
+                it.
             time_budget: seconds for the whole call; pairs still open then come back as not found.
             threads: how many threads torch may use meanwhile; 0 keeps your setting.
             progress: show a bar on stderr.
@@ -135,41 +144,72 @@ class ImageExplainer(Settings, ABC):
             own = now.argmax(1) if labels is None else _places(net, labels, len(now))
             goal, source = self._goal(net, now, target, own)
             free = _free(locked, given)
-            x, now, free = given[source], now[source], free[source]
+            x = given[source]
+            now = now[source]
+            free = free[source]
             done = goal.met(now)
             rows = (~done).nonzero().squeeze(1)
             budget.bar.total(max(1, len(rows)))
-            problem = ImageSearchProblem(net, x, goal, free, RowRandom.of(seed, x), budget, batch_size)
-            x_cf, iterations, passes = x.clone(), torch.zeros(len(x), dtype=torch.int64), 0
+            problem = ImageSearchProblem(
+                net, x, goal, free, RowRandom.of(seed, x), budget, batch_size
+            )
+            x_cf = x.clone()
+            iterations = torch.zeros(len(x), dtype=torch.int64)
+            passes = 0
             out_of_time = torch.zeros(len(x), dtype=torch.bool)
             if len(rows):
                 found = self.search(problem[rows])
-                # A search that overflowed has no answer; inf, NaN and values out of bounds are no image.
+                # A search that overflowed has no answer; inf, NaN and values out of bounds are no
+                # image.
                 image = ((found.x >= 0) & (found.x <= 1)).flatten(1).all(1)
                 x_cf[rows] = torch.where(per_row(image, found.x) & free[rows], found.x, x[rows])
-                iterations[rows], passes = found.iterations, found.passes
-                out_of_time[rows] = budget.ran_out if found.out_of_time is None else found.out_of_time
+                iterations[rows] = found.iterations
+                passes = found.passes
+                out_of_time[rows] = (
+                    budget.ran_out if found.out_of_time is None else found.out_of_time
+                )
             scores = net.scores(x_cf)
         met = goal.met(scores)
-        codes = torch.where(done, int(Status.ALREADY_MET), torch.where(met, int(Status.FOUND), int(Status.NOT_FOUND)))
+        codes = torch.where(
+            done,
+            int(Status.ALREADY_MET),
+            torch.where(met, int(Status.FOUND), int(Status.NOT_FOUND)),
+        )
         run = self._run(net, target, seed, time.perf_counter() - budget.start)
         return ImageCounterfactuals(
-            x, x_cf, scores, goal, codes.numpy(), self._reasons(codes, goal.confidence(scores), out_of_time, budget),
-            source.numpy(), own[source].numpy(), iterations.numpy(), passes, net.classes, run,
-        )  # fmt: skip
+            x,
+            x_cf,
+            scores,
+            goal,
+            codes.numpy(),
+            self._reasons(codes, goal.confidence(scores), out_of_time, budget),
+            source.numpy(),
+            own[source].numpy(),
+            iterations.numpy(),
+            passes,
+            net.classes,
+            run,
+        )
 
-    def _check_call(self, model: ImageModel, seed: int, batch_size: int, time_budget: float | None) -> None:
+    def _check_call(
+        self, model: ImageModel, seed: int, batch_size: int, time_budget: float | None
+    ) -> None:
         check_limits(seed, batch_size, time_budget)
         name = type(self).__name__
         self.check_finite()
         likely = self.confidence is None or 0 < self.confidence < 1
-        require(likely, f"confidence must lie between 0 and 1, got {self.confidence}")
-        require(not self.needs_data or self.is_fitted, f"{name} looks at data; call .fit(model, images, labels) first")
+        if not likely:
+            raise SettingError(f"confidence must lie between 0 and 1, got {self.confidence}")
+        if self.needs_data and not self.is_fitted:
+            raise SettingError(f"{name} looks at data; call .fit(model, images, labels) first")
         self.check(model)
 
-    def _goal(self, model: ImageModel, now: Tensor, target: Any, own: Tensor) -> tuple[BoundTarget, Tensor]:
+    def _goal(
+        self, model: ImageModel, now: Tensor, target: Any, own: Tensor
+    ) -> tuple[BoundTarget, Tensor]:
         """The goal of every pair, and which image each pair is about."""
-        asked, (n, k) = Target.of(target), now.shape
+        asked = Target.of(target)
+        n, k = now.shape
         source = torch.arange(n)
         if isinstance(asked.label, str) and asked.label == "all" and "all" not in model.classes:
             others = torch.ones(n, k, dtype=torch.bool).scatter_(1, own[:, None], False)
@@ -183,9 +223,13 @@ class ImageExplainer(Settings, ABC):
             asked = replace(asked, probability=self.confidence)
         soft = asked.probability is not None
         p = asked.probability or 0.5
-        return BoundTarget(wanted, 1.0, float(np.log(p / (1 - p))) if soft else asked.margin, soft, k), source
+        return BoundTarget(
+            wanted, 1.0, float(np.log(p / (1 - p))) if soft else asked.margin, soft, k
+        ), source
 
-    def _reasons(self, codes: Tensor, confidence: Tensor, out_of_time: Tensor, budget: TimeBudget) -> list[str]:
+    def _reasons(
+        self, codes: Tensor, confidence: Tensor, out_of_time: Tensor, budget: TimeBudget
+    ) -> list[str]:
         def why(code: int, p: float, cut_short: bool) -> str:
             if code != Status.NOT_FOUND:
                 return "" if code == Status.FOUND else "the model gives the wanted class already"
@@ -197,17 +241,30 @@ class ImageExplainer(Settings, ABC):
         return [why(*row) for row in zip(*columns, strict=True)]
 
     def _run(self, model: ImageModel, target: Any, seed: int, seconds: float) -> Run:
-        now, about = datetime.now(UTC).isoformat(timespec="seconds"), f"images of {words(model.size)}"
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        about = f"images of {words(model.size)}"
         wanted = str(Target.of(target))
-        return Run(type(self).__name__, repr(self), wanted, seed, seconds, model.fingerprint(), about, version(), now)
+        return Run(
+            type(self).__name__,
+            repr(self),
+            wanted,
+            seed,
+            seconds,
+            model.fingerprint(),
+            about,
+            version(),
+            now,
+        )
 
 
 def _places(model: ImageModel, labels: Outcomes, n: int) -> Tensor:
     """(n,) numbers of classes."""
     shape = np.shape(cast(Any, labels))
-    require(len(shape) == 1, f"expected one class per image, ({n},) in all, got shape {shape}", TargetError)
+    if len(shape) != 1:
+        raise TargetError(f"expected one class per image, ({n},) in all, got shape {shape}")
     given: list[Any] = cast(Any, labels).tolist() if hasattr(labels, "tolist") else list(labels)
-    require(len(given) == n, f"{len(given)} classes for {n} images; give one class, or one per image", TargetError)
+    if len(given) != n:
+        raise TargetError(f"{len(given)} classes for {n} images; give one class, or one per image")
     place = {label: model.place(label) for label in dict.fromkeys(given)}
     return torch.tensor([place[label] for label in given], dtype=torch.int64)
 
@@ -217,12 +274,17 @@ def _free(locked: Any, x: Tensor) -> Tensor:
     if locked is None:
         return torch.ones_like(x, dtype=torch.bool)
     mask = torch.as_tensor(locked if isinstance(locked, Tensor) else np.asarray(locked))
-    require(mask.dtype == torch.bool, f"locked must be booleans, true where nothing may change, got {mask.dtype}")
+    if mask.dtype != torch.bool:
+        raise SettingError(
+            f"locked must be booleans, true where nothing may change, got {mask.dtype}"
+        )
     try:
         free = ~mask.expand_as(x)
     except RuntimeError:
         wanted = words(cast(Any, tuple(x.shape[1:])))
-        raise SettingError(f"locked has shape {tuple(mask.shape)}, which does not fit images of {wanted}") from None
+        raise SettingError(
+            f"locked has shape {tuple(mask.shape)}, which does not fit images of {wanted}"
+        ) from None
     if not bool(free.flatten(1).any(1).all()):
         warnings.warn("locked leaves nothing free to change in some images", stacklevel=3)
     return free

@@ -1,4 +1,5 @@
-"""One greedy engine for counterfactual images: change the pixel that matters most, look again, until the class is met.
+"""One greedy engine for counterfactual images: change the pixel that matters most, look again,
+until the class is met.
 
     x = x0;  P = 0;  M = 0                           P: steps per pixel,  M: accumulated gradient
     for k = 0, 1, .. max_iter - 1:
@@ -9,14 +10,14 @@
         x_I = clip(x_I - delta sign(M_I), 0, 1)
         P_I = P_I + 1
 
-A method says what the loss is (`look`), when a pixel is locked, and when it is enough: DeDUCE, JSMA and the greedy
-ensemble differ in nothing else. The algorithm printed in DeDUCE adds the step; with its gradients that would climb the
-loss, and its authors' code subtracts it as well.
+A method says what the loss is (`look`), when a pixel is locked, and when it is enough: DeDUCE, JSMA
+and the greedy ensemble differ in nothing else. The algorithm printed in DeDUCE adds the step; with
+its gradients that would climb the loss, and its authors' code subtracts it as well.
 
-Pairs are worked on in slots. A pair that is finished leaves its slot to the next one in the queue, so the batch stays
-full until the end, and then shrinks. An exact shortcut saves passes: a pixel that is chosen but cannot move, being at
-the bound already, would be chosen again until it is locked, since nothing changes; its steps are counted and the next
-pixel is taken at once.
+Pairs are worked on in slots. A pair that is finished leaves its slot to the next one in the queue,
+so the batch stays full until the end, and then shrinks. An exact shortcut saves passes: a pixel
+that is chosen but cannot move, being at the bound already, would be chosen again until it is
+locked, since nothing changes; its steps are counted and the next pixel is taken at once.
 """
 
 from abc import abstractmethod
@@ -27,7 +28,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from holdfast.errors import require, require_integer
+from holdfast._core.checks import require_integer
+from holdfast.errors import SettingError
 from holdfast.images.explainer import Found, ImageExplainer, ImageSearchProblem
 from holdfast.images.model import ImageModel
 from holdfast.target import BoundTarget
@@ -52,13 +54,19 @@ class Slots:
     @classmethod
     def of(cls, problem: ImageSearchProblem, pair: Tensor, momentum: bool) -> "Slots":
         x = problem.x[pair].flatten(1)
-        steps, locked = torch.zeros_like(x, dtype=torch.int32), torch.zeros_like(x, dtype=torch.bool)
-        memory, count = torch.zeros_like(x) if momentum else None, torch.zeros(len(pair), dtype=torch.int64)
-        return cls(pair, x, problem.free[pair].flatten(1), problem.goal[pair], steps, memory, locked, count)
+        steps = torch.zeros_like(x, dtype=torch.int32)
+        locked = torch.zeros_like(x, dtype=torch.bool)
+        memory = torch.zeros_like(x) if momentum else None
+        count = torch.zeros(len(pair), dtype=torch.int64)
+        return cls(
+            pair, x, problem.free[pair].flatten(1), problem.goal[pair], steps, memory, locked, count
+        )
 
     def keep(self, rows: Tensor) -> "Slots":
         """Some of the slots."""
-        parts: list[Any] = [None if values is None else values[rows] for values in vars(self).values()]
+        parts: list[Any] = [
+            None if values is None else values[rows] for values in vars(self).values()
+        ]
         return Slots(*parts)
 
     def put(self, rows: Tensor, new: "Slots") -> None:
@@ -80,11 +88,11 @@ class GreedyPixels(ImageExplainer):
         limit: how often a pixel may be chosen at most; None for any number of times.
         pixels: how many pixels change in a step.
         confidence: the wanted class must become this likely.
-        max_iter: steps at most. What is met only after the last one counts as found here, but not in the paper, whose
-            code does not look again: `iterations == max_iter` tells those.
+        max_iter: steps at most. What is met only after the last one counts as found here, but not
+            in the paper, whose code does not look again: `iterations == max_iter` tells those.
         momentum: share of the accumulated gradient that is kept from step to step.
-        momentum_applies_to: "sign" (only the direction of a step, as the released code of DeDUCE has it), or "choice"
-            (which pixel is chosen as well, as printed).
+        momentum_applies_to: "sign" (only the direction of a step, as the released code of DeDUCE
+            has it), or "choice" (which pixel is chosen as well, as printed).
         lock_at_bounds: a pixel that a step leaves at 0 or 1 is not chosen again.
         shortcut: skip the passes whose step cannot move its pixel.
         compact: finished pairs make room for others; off, a batch waits for its slowest pair.
@@ -109,32 +117,48 @@ class GreedyPixels(ImageExplainer):
 
     @abstractmethod
     def look(self, model: ImageModel, x: Tensor, goal: BoundTarget) -> tuple[Tensor, Slopes]:
-        """Scores (n, k) of images, and a function that gives gradients of the loss and priorities of the pixels."""
+        """Scores (n, k) of images, and a function that gives gradients of the loss and priorities
+        of the pixels."""
 
     def ranked(self, priority: Tensor, shut: Tensor) -> Tensor:
         """(n, d) priorities among the pixels that may still be chosen; 0 for those that may not."""
         return priority.masked_fill(shut, 0.0)
 
     def check(self, model: ImageModel) -> None:
-        require(0 < self.delta <= 1, f"delta must lie between 0 and 1, got {self.delta}")
+        if not 0 < self.delta <= 1:
+            raise SettingError(f"delta must lie between 0 and 1, got {self.delta}")
         limit = 1 if self.limit is None else self.limit
-        for name, value, least in (("limit", limit, 1), ("pixels", self.pixels, 1), ("max_iter", self.max_iter, 0)):
+        for name, value, least in (
+            ("limit", limit, 1),
+            ("pixels", self.pixels, 1),
+            ("max_iter", self.max_iter, 0),
+        ):
             require_integer(name, value, least)
-            require(value < LIMIT_OFF, f"{name} must be below {LIMIT_OFF}, got {value}")
-        require(0 <= self.momentum < 1, f"momentum must be at least 0 and below 1, got {self.momentum}")
-        mode, modes = self.momentum_applies_to, ("sign", "choice")
-        require(mode in modes, f"momentum_applies_to must be one of {modes}, got {mode!r}")
+            if not value < LIMIT_OFF:
+                raise SettingError(f"{name} must be below {LIMIT_OFF}, got {value}")
+        if not 0 <= self.momentum < 1:
+            raise SettingError(f"momentum must be at least 0 and below 1, got {self.momentum}")
+        mode = self.momentum_applies_to
+        modes = "sign", "choice"
+        if mode not in modes:
+            raise SettingError(f"momentum_applies_to must be one of {modes}, got {mode!r}")
 
     def search(self, problem: ImageSearchProblem) -> Found:
-        n, shape = len(problem), problem.x.shape[1:]
-        out, iterations, passes = problem.x.flatten(1).clone(), torch.zeros(n, dtype=torch.int64), 0
-        waiting, out_of_time = torch.arange(n), torch.zeros(n, dtype=torch.bool)
+        n = len(problem)
+        shape = problem.x.shape[1:]
+        out = problem.x.flatten(1).clone()
+        iterations = torch.zeros(n, dtype=torch.int64)
+        passes = 0
+        waiting = torch.arange(n)
+        out_of_time = torch.zeros(n, dtype=torch.bool)
         slots = Slots.of(problem, waiting[: problem.batch_size], self.momentum > 0)
         waiting = waiting[problem.batch_size :]
         while len(slots.pair):
             if problem.budget.over():  # what is open comes back as it is
-                out[slots.pair], iterations[slots.pair] = slots.x, slots.count
-                out_of_time[slots.pair] = out_of_time[waiting] = True
+                out[slots.pair] = slots.x
+                iterations[slots.pair] = slots.count
+                out_of_time[slots.pair] = True
+                out_of_time[waiting] = True
                 break
             scores, slopes = self.look(problem.model, slots.x.view(-1, *shape), slots.goal)
             over = slots.goal.met(scores) | (slots.count >= self.max_iter)
@@ -144,20 +168,25 @@ class GreedyPixels(ImageExplainer):
             done = over.nonzero().squeeze(1)
             if not len(done):
                 continue
-            out[slots.pair[done]], iterations[slots.pair[done]] = slots.x[done], slots.count[done]
+            out[slots.pair[done]] = slots.x[done]
+            iterations[slots.pair[done]] = slots.count[done]
             if not self.compact and len(done) < len(over):
                 continue  # they stay, finished, until the whole batch is
             problem.budget.bar.step(len(done))
-            new, waiting = waiting[: len(done)], waiting[len(done) :]
+            new = waiting[: len(done)]
+            waiting = waiting[len(done) :]
             if len(new):
                 slots.put(done[: len(new)], Slots.of(problem, new, self.momentum > 0))
             if len(new) < len(done):
-                stays = torch.ones(len(over), dtype=torch.bool).index_fill_(0, done[len(new) :], False)
+                stays = torch.ones(len(over), dtype=torch.bool).index_fill_(
+                    0, done[len(new) :], False
+                )
                 slots = slots.keep(stays.nonzero().squeeze(1))
         return Found(out.view(n, *shape), iterations, passes, out_of_time)
 
     def step(self, slots: Slots, g: Tensor, priority: Tensor, over: Tensor) -> Tensor:
-        """One step of every slot that is not over; returns which slots have nothing left to change."""
+        """One step of every slot that is not over; returns which slots have nothing left to
+        change."""
         limit = LIMIT_OFF if self.limit is None else self.limit
         shut = (slots.steps >= limit) | slots.locked | ~slots.free
         g = g.masked_fill(shut, 0.0)
@@ -167,7 +196,8 @@ class GreedyPixels(ImageExplainer):
             priority = push.abs().masked_fill(shut, 0.0)
         if self.shortcut and self.pixels == 1 and self.momentum_applies_to == "sign":
             push = self._skip(slots, g, push, priority, over, limit)
-        stuck = ~over & (~(priority.amax(1) > 0) | (slots.count >= self.max_iter))  # NaN is no priority
+        # NaN is no priority
+        stuck = ~over & (~(priority.amax(1) > 0) | (slots.count >= self.max_iter))
         moves = ~over & ~stuck
         rows = torch.arange(len(g))
         for _ in range(self.pixels):
@@ -185,17 +215,22 @@ class GreedyPixels(ImageExplainer):
         slots.count += moves.to(slots.count.dtype)
         return stuck
 
-    def _skip(self, slots: Slots, g: Tensor, push: Tensor, priority: Tensor, over: Tensor, limit: int) -> Tensor:
-        """Use up the steps of pixels that would be chosen next but cannot move; returns M after these steps.
+    def _skip(
+        self, slots: Slots, g: Tensor, push: Tensor, priority: Tensor, over: Tensor, limit: int
+    ) -> Tensor:
+        """Use up the steps of pixels that would be chosen next but cannot move; returns M after
+        these steps.
 
         `priority`, `slots.steps`, `slots.locked` and `slots.count` change in place.
         """
         way = push.sign()
         blocked = ((slots.x <= 0) & (way > 0)) | ((slots.x >= 1) & (way < 0))
         if slots.memory is not None:
-            blocked &= way == g.sign()  # else the direction might turn while the pixel is chosen again
+            # else the direction might turn while the pixel is chosen again
+            blocked &= way == g.sign()
         best = torch.where(blocked, 0.0, priority).amax(1, keepdim=True)
-        # Of equal ones the first is chosen; those behind the best that moves are left for another step.
+        # Of equal ones the first is chosen; those behind the best that moves are left for another
+        # step.
         ahead = blocked & (priority > best) & ~over[:, None]
         if not bool(ahead.any()):
             return push
@@ -208,8 +243,8 @@ class GreedyPixels(ImageExplainer):
         priority.masked_fill_(ahead, 0.0)
         if slots.memory is None:
             return push
-        # The gradient stays the same meanwhile: M after r steps is m^r M + g (1 - m^r) / (1 - m). What is locked now
-        # was still fed until then, and is never chosen again.
+        # The gradient stays the same meanwhile: M after r steps is m^r M + g (1 - m^r) / (1 - m).
+        # What is locked now was still fed until then, and is never chosen again.
         kept = self.momentum ** used.to(g.dtype)[:, None]
         before = slots.memory * kept + g * ((1 - kept) / (1 - self.momentum))
         return g.masked_fill(ahead, 0.0) + self.momentum * before

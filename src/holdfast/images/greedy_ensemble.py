@@ -1,7 +1,8 @@
-"""Greedy pixels on an ensemble: very confident answers of many networks are answers of the kind they were shown.
+"""Greedy pixels on an ensemble: very confident answers of many networks are answers of the kind
+they were shown.
 
-Schut et al. 2021. Where members disagree the ensemble is not sure, so asking for much confidence keeps a search where
-the training images were:
+Schut et al. 2021. Where members disagree the ensemble is not sure, so asking for much confidence
+keeps a search where the training images were:
 
     g = grad ce(1/M sum_m z_m(x), t)                      z_m: logits of member m, t: the wanted class
     stop when 1/M sum_m softmax(z_m(x))_t >= 0.99         for each image; the released loop stops a whole batch as soon
@@ -23,7 +24,8 @@ from holdfast.target import BoundTarget
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class GreedyEnsemble(GreedyPixels):
-    """The pixel with the steepest loss of the mean logits, one at a time, until the ensemble is very sure.
+    """The pixel with the steepest loss of the mean logits, one at a time, until the ensemble is
+    very sure.
 
     Any other model counts as an ensemble of one.
 
@@ -42,14 +44,17 @@ class GreedyEnsemble(GreedyPixels):
 
     title: ClassVar[str] = "few pixels, until an ensemble of networks is very sure"
     paper: ClassVar[str] = "Schut et al. 2021"
-    when: ClassVar[str] = "few pixels should change, and an ensemble of networks should agree on the answer"
+    when: ClassVar[str] = (
+        "few pixels should change, and an ensemble of networks should agree on the answer"
+    )
     cost: ClassVar[str] = "up to max_iter gradient passes through each network of the ensemble"
 
     confidence: float | None = 0.99
     max_iter: int = 5000
 
     def look(self, model: ImageModel, x: Tensor, goal: BoundTarget) -> tuple[Tensor, Slopes]:
-        n, rows = len(x), padded(x).detach().requires_grad_()
+        n = len(x)
+        rows = padded(x).detach().requires_grad_()
         with torch.enable_grad():
             logits = member_logits(model, rows)[:, :n]  # (M, n, k)
             mean = logits.mean(0)

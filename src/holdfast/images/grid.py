@@ -1,4 +1,5 @@
-"""Pictures of counterfactual images: the image, what became of it, and the difference, exact to the pixel."""
+"""Pictures of counterfactual images: the image, what became of it, and the difference, exact to the
+pixel."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, get_args
@@ -7,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from holdfast.errors import SettingError, require
+from holdfast.errors import SettingError
 from holdfast.render.png import Bytes, to_bytes
 from holdfast.render.svg import Drawing, Svg, cut, width_of
 from holdfast.target import Status
@@ -19,27 +20,45 @@ Order = Literal["spread", "asked", "fewest", "most"]
 By = Literal["pair", "image"]
 Ints = NDArray[np.int64]
 
-RED, BLUE = (197, 27, 38), (0, 92, 172)
+RED = 197, 27, 38
+BLUE = 0, 92, 172
 PALEST = 0.25  # of these colours, for the least change: a pixel that changes at all can be seen
-INK, QUIET, EDGE = (31, 41, 51), (82, 96, 109), (203, 210, 217)
+INK = 31, 41, 51
+QUIET = 82, 96, 109
+EDGE = 203, 210, 217
 SIDE = 168  # about how wide an image is; pictures are made for screens with two pixels a point
-MARGIN, GAP, BETWEEN, BELOW = 44, 14, 56, 52
-TITLE, SMALL = 18, 14  # heights of capitals
-PAGE, LEGEND = 2000, 440  # about how wide a picture may be, and must be
-HEAD, FOOT = TITLE + 34, 4 * SMALL  # names of the columns; what the colours mean
+MARGIN = 44
+GAP = 14
+BETWEEN = 56
+BELOW = 52
+# heights of capitals
+TITLE = 18
+SMALL = 14
+# about how wide a picture may be, and must be
+PAGE = 2000
+LEGEND = 440
+# names of the columns; what the colours mean
+HEAD = TITLE + 34
+FOOT = 4 * SMALL
 
 
 def colours(image: Tensor) -> Bytes:
-    """(c, h, w) -> (h, w, 3): one channel is grey, three are red, green and blue, of others the mean is shown."""
+    """(c, h, w) -> (h, w, 3): one channel is grey, three are red, green and blue, of others the
+    mean is shown."""
     pixels = to_bytes(image.double().numpy())
     if len(pixels) != 3:
-        pixels = pixels[:1] if len(pixels) == 1 else to_bytes(image.double().mean(0, keepdim=True).numpy())
+        pixels = (
+            pixels[:1]
+            if len(pixels) == 1
+            else to_bytes(image.double().mean(0, keepdim=True).numpy())
+        )
         pixels = pixels.repeat(3, 0)
     return np.ascontiguousarray(pixels.transpose(1, 2, 0))
 
 
 def difference(before: Tensor, after: Tensor) -> Bytes:
-    """(c, h, w) twice -> (h, w, 3): red where a pixel is brighter than before, blue where it is darker, else white.
+    """(c, h, w) twice -> (h, w, 3): red where a pixel is brighter than before, blue where it is
+    darker, else white.
 
     Of several channels, the one that changes most.
     """
@@ -53,8 +72,10 @@ def difference(before: Tensor, after: Tensor) -> Bytes:
 
 def chosen(cfs: "ImageCounterfactuals", most: int, order: str) -> Ints:
     """Numbers of the pairs to show: those with an answer; if there are none, the attempts."""
-    require(order in get_args(Order), f"order must be one of {', '.join(get_args(Order))}, got {order!r}")
-    require(most >= 1, f"most must be at least 1, got {most}")
+    if order not in get_args(Order):
+        raise SettingError(f"order must be one of {', '.join(get_args(Order))}, got {order!r}")
+    if not most >= 1:
+        raise SettingError(f"most must be at least 1, got {most}")
     pairs = np.flatnonzero(cfs.found)
     pairs = pairs if len(pairs) else np.arange(len(cfs))
     if order == "spread" and len(pairs) > most:
@@ -66,19 +87,30 @@ def chosen(cfs: "ImageCounterfactuals", most: int, order: str) -> Ints:
 
 
 def grid(
-    cfs: "ImageCounterfactuals", *, most: int = 12, by: str = "pair", columns: int | None = None,
-    order: str = "spread", pairs: Sequence[int] | None = None, zoom: int | None = None,
-) -> Svg:  # fmt: skip
+    cfs: "ImageCounterfactuals",
+    *,
+    most: int = 12,
+    by: str = "pair",
+    columns: int | None = None,
+    order: str = "spread",
+    pairs: Sequence[int] | None = None,
+    zoom: int | None = None,
+) -> Svg:
     """The picture; see `ImageCounterfactuals.grid`."""
-    require(by in get_args(By), f"by must be one of {', '.join(get_args(By))}, got {by!r}")
+    if by not in get_args(By):
+        raise SettingError(f"by must be one of {', '.join(get_args(By))}, got {by!r}")
     for name, value in (("columns", columns), ("zoom", zoom)):
-        require(value is None or value >= 1, f"{name} must be at least 1, got {value}")
-    require(len(cfs), "nothing to draw: there are no pairs")
+        if not (value is None or value >= 1):
+            raise SettingError(f"{name} must be at least 1, got {value}")
+    if not len(cfs):
+        raise SettingError("nothing to draw: there are no pairs")
     shown = chosen(cfs, most if by == "pair" else len(cfs), order if by == "pair" else "asked")
     if pairs is not None:
         shown = np.asarray(pairs, dtype=np.int64)
         if not len(shown) or shown.min() < 0 or shown.max() >= len(cfs):
-            raise SettingError(f"pairs must be numbers from 0 to {len(cfs) - 1}, at least one, got {list(pairs)}")
+            raise SettingError(
+                f"pairs must be numbers from 0 to {len(cfs) - 1}, at least one, got {list(pairs)}"
+            )
     height, width = cfs.x.shape[2:]
     zoom = zoom or max(1, round(SIDE / max(height, width)))
     if by == "image":
@@ -99,7 +131,11 @@ def title(label: object, target: object, room: int) -> str:
 def caption(cfs: "ImageCounterfactuals", i: int) -> str:
     """'5 pixels, confidence 0.52'"""
     count = int(changed_pixels(cfs)[i])
-    what = "not found" if cfs.status_codes[i] == Status.NOT_FOUND else f"{count} pixel{'s' * (count != 1)}"
+    what = (
+        "not found"
+        if cfs.status_codes[i] == Status.NOT_FOUND
+        else f"{count} pixel{'s' * (count != 1)}"
+    )
     return f"{what}, confidence {cfs.confidence.iat[i]:.2f}"
 
 
@@ -127,24 +163,40 @@ def _by_pair(cfs: "ImageCounterfactuals", shown: Ints, columns: int | None, zoom
         names = title(cfs.label[i], cfs.target[i], block)
         drawing.text(names, left, base, capital=TITLE, colour=INK, room=block, bold=True)
         colour = RED if cfs.status_codes[i] == Status.NOT_FOUND else QUIET
-        drawing.text(caption(cfs, i), left, base + 14 + SMALL, capital=SMALL, colour=colour, room=block)
+        drawing.text(
+            caption(cfs, i), left, base + 14 + SMALL, capital=SMALL, colour=colour, room=block
+        )
     lines = -(-len(shown) // columns)
-    width, height = columns * (block + BETWEEN) - BETWEEN, lines * step - BELOW
+    width = columns * (block + BETWEEN) - BETWEEN
+    height = lines * step - BELOW
     return _finished(drawing, width, height, "images, their counterfactuals and what changed")
 
 
 def _by_image(cfs: "ImageCounterfactuals", shown: Ints, images: list[int], zoom: int) -> Svg:
-    """A line per image: itself, then its counterfactuals by wanted class, and below them what changed."""
+    """A line per image: itself, then its counterfactuals by wanted class, and below them what
+    changed."""
     high, wide = (n * zoom for n in cfs.x.shape[2:])
-    targets, count = cfs.goal.label.numpy(), changed_pixels(cfs)
+    targets = cfs.goal.label.numpy()
+    count = changed_pixels(cfs)
     wanted = sorted({int(targets[i]) for i in shown})
-    step, first = 2 * high + GAP + 12 + SMALL + 36, wide + BETWEEN  # the image itself stands apart
+    # the image itself stands apart
+    step = 2 * high + GAP + 12 + SMALL + 36
+    first = wide + BETWEEN
     drawing = Drawing()
     drawing.text("original", MARGIN, MARGIN + TITLE, capital=SMALL, colour=QUIET, room=wide + GAP)
     for n, place in enumerate(wanted):
         middle = MARGIN + first + n * (wide + GAP) + wide / 2
         name = f"→ {cfs.classes[place]}"
-        drawing.text(name, middle, MARGIN + TITLE, capital=TITLE, colour=INK, room=wide, bold=True, centred=True)
+        drawing.text(
+            name,
+            middle,
+            MARGIN + TITLE,
+            capital=TITLE,
+            colour=INK,
+            room=wide,
+            bold=True,
+            centred=True,
+        )
     for line, image in enumerate(images):
         top = MARGIN + HEAD + line * step
         own = shown[cfs.source[shown] == image]
@@ -152,7 +204,9 @@ def _by_image(cfs: "ImageCounterfactuals", shown: Ints, images: list[int], zoom:
         _framed(drawing, colours(cfs.x[int(own[0])]), MARGIN, top, zoom, label)
         below = top + high + 16 + TITLE
         drawing.text(label, MARGIN, below, capital=TITLE, colour=INK, room=wide, bold=True)
-        drawing.text(f"image {image}", MARGIN, below + 14 + SMALL, capital=SMALL, colour=QUIET, room=first)
+        drawing.text(
+            f"image {image}", MARGIN, below + 14 + SMALL, capital=SMALL, colour=QUIET, room=first
+        )
         for i in own.tolist():
             left = MARGIN + first + wanted.index(int(targets[i])) * (wide + GAP)
             _, after, changed = _three(cfs, i).items()
@@ -162,8 +216,14 @@ def _by_image(cfs: "ImageCounterfactuals", shown: Ints, images: list[int], zoom:
             words, colour = ("not found", RED) if failed else (f"{count[i]} px", QUIET)
             base = top + 2 * high + GAP + 12 + SMALL
             drawing.text(words, left, base, capital=SMALL, colour=colour, room=wide)
-    width, height = first + len(wanted) * (wide + GAP) - GAP, len(images) * step - 36
-    return _finished(drawing, width, height, "images and their counterfactuals by wanted class, with what changed")
+    width = first + len(wanted) * (wide + GAP) - GAP
+    height = len(images) * step - 36
+    return _finished(
+        drawing,
+        width,
+        height,
+        "images and their counterfactuals by wanted class, with what changed",
+    )
 
 
 def _three(cfs: "ImageCounterfactuals", i: int) -> dict[str, Bytes]:
@@ -181,7 +241,8 @@ def _framed(drawing: Drawing, pixels: Bytes, x: int, y: int, zoom: int, words: s
 
 def _finished(drawing: Drawing, width: int, height: int, what: str) -> Svg:
     """What the colours mean below, and a margin around everything."""
-    base, left = MARGIN + HEAD + height + FOOT, MARGIN
+    base = MARGIN + HEAD + height + FOOT
+    left = MARGIN
     for colour, words in ((RED, "brighter than before"), (BLUE, "darker")):
         drawing.rectangle(left, base - SMALL, SMALL, SMALL, colour)
         room = width_of(words, SMALL)

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from holdfast import datasets
+from holdfast._core.checks import did_you_mean, untyped
 from holdfast.counterfactuals import run_of
-from holdfast.errors import FileError, SettingError, did_you_mean, require, untyped
+from holdfast.errors import FileError, SettingError
 from holdfast.images.model import ImagesLike, Size, as_images
 from holdfast.problem import Outcomes
 from holdfast.target import BoundTarget
@@ -46,35 +47,44 @@ def read_images(path: str | Path, size: Size | None = None) -> Labelled:
     """An .npz file with an array `images`, and one of `labels` if it has them.
 
     Args:
-        path: images are bytes or numbers from 0 to 1, (n, h, w) or (n, c, h, w); labels integers or strings.
+        path: images are bytes or numbers from 0 to 1, (n, h, w) or (n, c, h, w); labels integers or
+            strings.
         size: what each image must be, if that is known.
     """
     path = Path(path)
     hint = "expected an .npz file with an array 'images'"
-    require(path.suffix.lower() == ".npz", f"cannot read images from {str(path)!r}: {hint}", FileError)
+    if path.suffix.lower() != ".npz":
+        raise FileError(f"cannot read images from {str(path)!r}: {hint}")
     arrays, names = _loaded(path, _arrays)
     hint = did_you_mean("images", names) if names else "it is empty"
-    require("images" in arrays, f"{str(path)!r} has no array 'images'; {hint}", FileError)
+    if "images" not in arrays:
+        raise FileError(f"{str(path)!r} has no array 'images'; {hint}")
     images = arrays["images"]
-    require(images.dtype.kind in "fiub", f"the images of {str(path)!r} are not numeric but {images.dtype}", FileError)
+    if images.dtype.kind not in "fiub":
+        raise FileError(f"the images of {str(path)!r} are not numeric but {images.dtype}")
     try:
         x = as_images(images.astype(images.dtype.newbyteorder("=")), size)
     except SettingError as error:
         raise FileError(f"cannot use {str(path)!r}: {error}") from None
     labels = arrays.get("labels")
     if labels is not None and labels.shape != (len(x),):
-        raise FileError(f"{str(path)!r} has {len(x)} images, so it needs {len(x)} labels, got shape {labels.shape}")
+        raise FileError(
+            f"{str(path)!r} has {len(x)} images, so it needs {len(x)} labels, got shape "
+            f"{labels.shape}"
+        )
     if labels is not None and labels.dtype.kind not in "iubU":
         raise FileError(f"labels in {str(path)!r} must be integers or strings, got {labels.dtype}")
     return Labelled(x, labels)
 
 
 def load_images(source: str | Path, part: str, size: Size | None = None) -> Labelled:
-    """Images of an .npz file, or the `part` ("train" or "test") of a dataset by its name, such as "mnist"."""
+    """Images of an .npz file, or the `part` ("train" or "test") of a dataset by its name, such as
+    "mnist"."""
     place = Path(source)
     if place.suffix or place.exists():
         return read_images(place, size)
-    name, known = str(place), get_args(datasets.ImagesName)
+    name = str(place)
+    known = get_args(datasets.ImagesName)
     if name not in known:
         hint = f"an .npz file, or one of the datasets of images; {did_you_mean(name, known)}"
         raise FileError(f"there are no images {name!r}: expected {hint}")
@@ -89,17 +99,23 @@ def _arrays(file: Any) -> tuple[dict[str, NDArray[Any]], list[str]]:
     if isinstance(file, np.ndarray):
         raise ValueError("it holds a single array, not several by name")
     with file:
-        return {name: np.asarray(file[name]) for name in ("images", "labels") if name in file.files}, file.files
+        return {
+            name: np.asarray(file[name]) for name in ("images", "labels") if name in file.files
+        }, file.files
 
 
 def _loaded(path: Path, how: Callable[[Any], Read]) -> Read:
     """What `how` makes of a file that numpy wrote, read without running code."""
-    require(path.is_file(), f"no file at {str(path)!r}", FileError)
+    if not path.is_file():
+        raise FileError(f"no file at {str(path)!r}")
     try:
         return how(np.load(path, allow_pickle=False))
     except Exception as error:  # whatever a file that is not what it claims to be leads to
-        # numpy advises to allow pickles, which run code: that is no advice for a file of unknown make.
-        plain = "it holds Python objects or is no such file" if "pickle" in str(error) else str(error)
+        # numpy advises to allow pickles, which run code: that is no advice for a file of unknown
+        # make.
+        plain = (
+            "it holds Python objects or is no such file" if "pickle" in str(error) else str(error)
+        )
         raise FileError(f"cannot read {str(path)!r}: {plain}") from None
 
 
@@ -107,7 +123,10 @@ def read_mask(path: str | Path) -> NDArray[np.bool_]:
     """An .npy file of pixels that may not change: true, or not 0, where nothing may."""
     path = Path(path)
     if path.suffix.lower() != ".npy":
-        raise FileError(f"cannot read locked pixels from {str(path)!r}: expected an .npy file, as numpy.save writes it")
+        raise FileError(
+            f"cannot read locked pixels from {str(path)!r}: expected an .npy file, as numpy.save "
+            "writes it"
+        )
     mask = _loaded(path, np.asarray)
     if mask.dtype.kind not in "biu":
         raise FileError(f"locked pixels in {str(path)!r} must be true or false, got {mask.dtype}")
@@ -116,9 +135,12 @@ def read_mask(path: str | Path) -> NDArray[np.bool_]:
 
 def write_images(path: str | Path, images: ImagesLike, labels: Outcomes | None = None) -> None:
     """An .npz file that `read_images` reads."""
-    named = {"images": np.asarray(images)} | ({} if labels is None else {"labels": np.asarray(labels)})
+    named = {"images": np.asarray(images)} | (
+        {} if labels is None else {"labels": np.asarray(labels)}
+    )
     path = Path(path)
-    require(path.suffix.lower() == ".npz", f"cannot write {str(path)!r}: the name must end in .npz", FileError)
+    if path.suffix.lower() != ".npz":
+        raise FileError(f"cannot write {str(path)!r}: the name must end in .npz")
     _write(path, lambda file: _zip(file, named))
 
 
@@ -143,17 +165,25 @@ def save(cfs: "ImageCounterfactuals", path: Path) -> None:
     }
     kind = path.suffix.lower()
     if kind not in writers:
-        raise FileError(f"cannot write {str(path)!r}: the extension must be one of {', '.join(writers)}")
+        raise FileError(
+            f"cannot write {str(path)!r}: the extension must be one of {', '.join(writers)}"
+        )
     _write(path, writers[kind])
 
 
 def arrays_of(cfs: "ImageCounterfactuals") -> dict[str, NDArray[Any]]:
     """The answers as arrays, one line per pair."""
     return {
-        "images": cfs.x.numpy(), "counterfactuals": cfs.x_cf.numpy(), "row": cfs.source,
-        "label": _strings(cfs.label), "target": _strings(cfs.target), "status": cfs.status_codes,
-        "confidence": cfs.confidence.to_numpy(), "iterations": cfs.iterations, "scores": cfs.scores.numpy(),
-    }  # fmt: skip
+        "images": cfs.x.numpy(),
+        "counterfactuals": cfs.x_cf.numpy(),
+        "row": cfs.source,
+        "label": _strings(cfs.label),
+        "target": _strings(cfs.target),
+        "status": cfs.status_codes,
+        "confidence": cfs.confidence.to_numpy(),
+        "iterations": cfs.iterations,
+        "scores": cfs.scores.numpy(),
+    }
 
 
 def _strings(names: NDArray[Any]) -> NDArray[Any]:
@@ -171,21 +201,34 @@ def _to_arrow(cfs: "ImageCounterfactuals") -> Any:
         return pa.FixedSizeListArray.from_arrays(flat, wide)
 
     columns = {
-        "image": lists(cfs.x), "counterfactual": lists(cfs.x_cf), "row": pa.array(cfs.source),
-        "own": pa.array(cfs.own), "target": pa.array(cfs.goal.label.numpy()), "status": pa.array(cfs.status_codes),
-        "reason": pa.array(cfs.reasons, pa.string()), "iterations": pa.array(cfs.iterations),
-    }  # fmt: skip
-    columns |= {f"score:{i}": pa.array(column.numpy()) for i, column in enumerate(cfs.scores.T.contiguous())}
+        "image": lists(cfs.x),
+        "counterfactual": lists(cfs.x_cf),
+        "row": pa.array(cfs.source),
+        "own": pa.array(cfs.own),
+        "target": pa.array(cfs.goal.label.numpy()),
+        "status": pa.array(cfs.status_codes),
+        "reason": pa.array(cfs.reasons, pa.string()),
+        "iterations": pa.array(cfs.iterations),
+    }
+    columns |= {
+        f"score:{i}": pa.array(column.numpy()) for i, column in enumerate(cfs.scores.T.contiguous())
+    }
     content = {
-        "run": asdict(cfs.run), "classes": list(cfs.classes), "size": list(cfs.x.shape[1:]), "passes": cfs.passes,
+        "run": asdict(cfs.run),
+        "classes": list(cfs.classes),
+        "size": list(cfs.x.shape[1:]),
+        "passes": cfs.passes,
         "goal": {"sign": cfs.goal.sign, "margin": cfs.goal.margin, "soft": cfs.goal.soft},
-    }  # fmt: skip
-    return pa.table(columns).replace_schema_metadata({MARK: json.dumps(content, default=str).encode()})
+    }
+    return pa.table(columns).replace_schema_metadata(
+        {MARK: json.dumps(content, default=str).encode()}
+    )
 
 
 def load(path: Path) -> "ImageCounterfactuals":
     """Read what `save` wrote as .parquet."""
-    require(path.is_file(), f"no file at {str(path)!r}", FileError)
+    if not path.is_file():
+        raise FileError(f"no file at {str(path)!r}")
     try:
         table: Any = untyped("pyarrow.parquet").read_table(path)
     except Exception as error:
@@ -201,7 +244,8 @@ def load(path: Path) -> "ImageCounterfactuals":
 def _from_arrow(table: Any, content: dict[str, Any]) -> "ImageCounterfactuals":
     from holdfast.images.result import ImageCounterfactuals
 
-    size, n = tuple(map(int, content["size"])), table.num_rows
+    size = tuple(map(int, content["size"]))
+    n = table.num_rows
 
     def images(name: str) -> Tensor:
         flat = table[name].combine_chunks().flatten().to_numpy(zero_copy_only=False)
@@ -216,10 +260,19 @@ def _from_arrow(table: Any, content: dict[str, Any]) -> "ImageCounterfactuals":
     columns = [torch.as_tensor(np.array(table[c].to_numpy())) for c in names]
     goal = BoundTarget(torch.as_tensor(numbers("target")), k=len(names), **content["goal"])
     return ImageCounterfactuals(
-        images("image"), images("counterfactual"), torch.stack(columns, 1), goal, numbers("status"),
-        table["reason"].to_pylist(), numbers("row"), numbers("own"), numbers("iterations"), int(content["passes"]),
-        tuple(content["classes"]), run_of(content["run"]),
-    )  # fmt: skip
+        images("image"),
+        images("counterfactual"),
+        torch.stack(columns, 1),
+        goal,
+        numbers("status"),
+        table["reason"].to_pylist(),
+        numbers("row"),
+        numbers("own"),
+        numbers("iterations"),
+        int(content["passes"]),
+        tuple(content["classes"]),
+        run_of(content["run"]),
+    )
 
 
 def _write(path: Path, how: Callable[[Path], object]) -> None:

@@ -1,4 +1,5 @@
-"""The training loop of image classifiers: shuffled mini-batches, cross-entropy, SGD with momentum, falling steps."""
+"""The training loop of image classifiers: shuffled mini-batches, cross-entropy, SGD with momentum,
+falling steps."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,30 +8,37 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from holdfast._core.checks import require_integer
 from holdfast._core.progress import Progress
 from holdfast._core.rows import chunks, limited_threads
-from holdfast.errors import require, require_integer
+from holdfast.errors import SettingError
 
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """The settings of the loop; the paper trains for 50 epochs, with steps divided by 10 after 25 and 40 of them."""
+    """The settings of the loop; the paper trains for 50 epochs, with steps divided by 10 after 25
+    and 40 of them."""
 
     epochs: int = 5
     batch_size: int = 128
     lr: float = 0.1
     momentum: float = 0.9
     weight_decay: float = 0.0
-    drops: tuple[float, ...] = (0.5, 0.8)  # shares of the training after which the step is divided by 10
+    # shares of the training after which the step is divided by 10
+    drops: tuple[float, ...] = (0.5, 0.8)
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size"):
             require_integer(name, getattr(self, name))
         good = self.lr > 0 and 0 <= self.momentum < 1 and self.weight_decay >= 0
         given = f"{self.lr}, {self.momentum}, {self.weight_decay}"
-        require(good, f"need lr > 0, 0 <= momentum < 1 and weight_decay >= 0, got {given}")
+        if not good:
+            raise SettingError(f"need lr > 0, 0 <= momentum < 1 and weight_decay >= 0, got {given}")
         shares = all(0 < drop < 1 for drop in self.drops)
-        require(shares, f"drops are shares of the training between 0 and 1, got {self.drops}")
+        if not shares:
+            raise SettingError(
+                f"drops are shares of the training between 0 and 1, got {self.drops}"
+            )
 
 
 @dataclass(frozen=True)
@@ -44,19 +52,32 @@ class Epoch:
 
 
 def fit_images(
-    net: nn.Module, x: Tensor, y: Tensor, schedule: Schedule, *, held: tuple[Tensor, Tensor] | None = None,
-    seed: int = 0, bar: Progress, threads: int = 0,
-) -> list[Epoch]:  # fmt: skip
+    net: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    schedule: Schedule,
+    *,
+    held: tuple[Tensor, Tensor] | None = None,
+    seed: int = 0,
+    bar: Progress,
+    threads: int = 0,
+) -> list[Epoch]:
     """Train a network on images (n, c, h, w) and their classes (n,)."""
-    how: dict[str, Any] = {"lr": schedule.lr, "momentum": schedule.momentum, "weight_decay": schedule.weight_decay}
+    how: dict[str, Any] = {
+        "lr": schedule.lr,
+        "momentum": schedule.momentum,
+        "weight_decay": schedule.weight_decay,
+    }
     optimizer = torch.optim.SGD(net.parameters(), **how)
-    generator, history = torch.Generator().manual_seed(seed), list[Epoch]()
+    generator = torch.Generator().manual_seed(seed)
+    history = list[Epoch]()
     batches = len(batched(torch.arange(len(x)), schedule.batch_size))
     bar.total(schedule.epochs)
     with torch.inference_mode(False), torch.enable_grad(), limited_threads(threads):
         for epoch in range(schedule.epochs):
             net.train()
-            loss, right = 0.0, 0
+            loss = 0.0
+            right = 0
             order = torch.randperm(len(x), generator=generator)
             for i, rows in enumerate(batched(order, schedule.batch_size)):
                 done = (epoch + i / batches) / schedule.epochs
@@ -68,7 +89,11 @@ def fit_images(
                 loss += float(value.detach()) * len(rows)
                 right += int((scores.detach().argmax(1) == y[rows]).sum())
                 bar.step(1 / batches)
-            history.append(Epoch(epoch + 1, loss / len(x), right / len(x), accuracy(net, *held) if held else None))
+            history.append(
+                Epoch(
+                    epoch + 1, loss / len(x), right / len(x), accuracy(net, *held) if held else None
+                )
+            )
             bar.say(line(history[-1]))
     net.eval()
     check_converged(net.parameters(), schedule.lr)
@@ -85,11 +110,13 @@ def step(optimizer: Any, loss: Any) -> None:
 def check_converged(weights: Iterable[Tensor], lr: float) -> None:
     """Raise an error if training has left non-finite weights."""
     finite = all(bool(w.isfinite().all()) for w in weights)
-    require(finite, f"training diverged: some weights are non-finite; lower lr ({lr:g})")
+    if not finite:
+        raise SettingError(f"training diverged: some weights are non-finite; lower lr ({lr:g})")
 
 
 def batched(order: Tensor, size: int) -> list[Tensor]:
-    """Parts of `size`, the last one shorter; never a single image, which has no spread to normalise by."""
+    """Parts of `size`, the last one shorter; never a single image, which has no spread to normalise
+    by."""
     if size > 1 and len(order) > size and len(order) % size == 1:
         return [*chunks(order[: -size - 1], size), order[-size - 1 :]]
     return chunks(order, size)
@@ -106,6 +133,9 @@ def accuracy(net: nn.Module, x: Tensor, y: Tensor, batch_size: int = 500) -> flo
     training = net.training
     net.eval()
     with torch.no_grad():
-        right = sum(int((net(x[r]).argmax(1) == y[r]).sum()) for r in chunks(torch.arange(len(x)), batch_size))
+        right = sum(
+            int((net(x[r]).argmax(1) == y[r]).sum())
+            for r in chunks(torch.arange(len(x)), batch_size)
+        )
     net.train(training)
     return right / max(1, len(x))

@@ -1,7 +1,8 @@
 """Classifiers of images: a batch of images in, class scores and the features behind them out.
 
-Any torch classifier works. Its features are what a named layer returns, averaged over places if that is a map; the
-residual networks of `holdfast.images.resnet` know theirs. As for tables, scores are logits.
+Any torch classifier works. Its features are what a named layer returns, averaged over places if
+that is a map; the residual networks of `holdfast.images.resnet` know theirs. As for tables, scores
+are logits.
 """
 
 import hashlib
@@ -16,8 +17,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from holdfast._core.checks import did_you_mean
 from holdfast._core.rows import RowBlocks, chunks
-from holdfast.errors import HoldfastError, ModelError, SettingError, did_you_mean, require
+from holdfast.errors import HoldfastError, ModelError, SettingError
 from holdfast.images._stored import Size as Size
 from holdfast.images._stored import filled, laid_out, part_of, read_network, write_network
 from holdfast.images._stored import holds_images as holds_images
@@ -26,9 +28,11 @@ from holdfast.models.density import FeatureDensity, HasImageModel
 from holdfast.models.scores import Outputs, looks_like_probabilities, to_scores
 from holdfast.problem import Outcomes
 
-ImagesLike = npt.ArrayLike | Tensor  # bytes from 0 to 255, or numbers from 0 to 1: (n, h, w) or (n, c, h, w)
+# bytes from 0 to 255, or numbers from 0 to 1: (n, h, w) or (n, c, h, w)
+ImagesLike = npt.ArrayLike | Tensor
 ImageModelLike = Union["ImageModel", nn.Module, HasImageModel]  # what `ImageModel.of` takes
-Pull = Callable[[Tensor | None, Tensor], Tensor]  # weights on features (n, f) and scores (n, k) -> gradient by images
+# weights on features (n, f) and scores (n, k) -> gradient by images
+Pull = Callable[[Tensor | None, Tensor], Tensor]
 BATCH = 500  # images that are only scored at once
 
 
@@ -36,10 +40,12 @@ def as_images(images: ImagesLike, size: Size | None = None) -> Tensor:
     """Images (n, c, h, w) with values from 0 to 1 in single precision, copied.
 
     Args:
-        images: bytes from 0 to 255, or numbers from 0 to 1; an array or tensor (n, h, w) or (n, c, h, w).
+        images: bytes from 0 to 255, or numbers from 0 to 1; an array or tensor (n, h, w) or (n, c,
+            h, w).
         size: what each image must be, if that is known.
     """
-    with torch.inference_mode(False), torch.no_grad():  # what comes out can be differentiated by, wherever that is
+    # what comes out can be differentiated by, wherever that is
+    with torch.inference_mode(False), torch.no_grad():
         return _checked(images if isinstance(images, Tensor) else _from_array(images), size)
 
 
@@ -48,9 +54,14 @@ def _from_array(images: ImagesLike) -> Tensor:
     try:
         array: NDArray[Any] = np.asarray(images)
     except ValueError:
-        raise SettingError("these images do not form one array; are they of different sizes?") from None
+        raise SettingError(
+            "these images do not form one array; are they of different sizes?"
+        ) from None
     if array.dtype != np.uint8 and array.dtype.kind != "f":
-        raise SettingError(f"images are bytes (uint8) or numbers between 0 and 1, got {array.dtype}; cast them first")
+        raise SettingError(
+            f"images are bytes (uint8) or numbers between 0 and 1, got {array.dtype}; cast them "
+            "first"
+        )
     if array.dtype != np.uint8:
         with np.errstate(over="ignore"):  # inf is refused like any other number above 1
             array = array.astype(np.float32, copy=False)
@@ -64,16 +75,24 @@ def _checked(x: Tensor, size: Size | None) -> Tensor:
         shapes = "(n, height, width) or (n, channels, height, width)"
         raise SettingError(f"expected images of shape {shapes}, got {tuple(x.shape)}")
     if size is not None and tuple(x.shape[1:]) != size:
-        raise SettingError(f"expected images of {words(size)}, got {words(cast(Size, tuple(x.shape[1:])))}")
+        raise SettingError(
+            f"expected images of {words(size)}, got {words(cast(Size, tuple(x.shape[1:])))}"
+        )
     if x.dtype == torch.uint8:
         return x.detach().float() / 255
     if not x.is_floating_point():
-        raise SettingError(f"images are bytes (uint8) or numbers between 0 and 1, got {x.dtype}; cast them first")
+        raise SettingError(
+            f"images are bytes (uint8) or numbers between 0 and 1, got {x.dtype}; cast them first"
+        )
     x = x.detach().float().clone()
     if x.numel() and not (float(x.min()) >= 0 and float(x.max()) <= 1):
-        low, high = float(x.min()), float(x.max())
-        require(low == low, f"{int(x.isnan().sum())} values of the images are non-finite (NaN)")
-        raise SettingError(f"images must have values between 0 and 1, got {low:g} to {high:g}; divide them by 255?")
+        low = float(x.min())
+        high = float(x.max())
+        if low != low:
+            raise SettingError(f"{int(x.isnan().sum())} values of the images are non-finite (NaN)")
+        raise SettingError(
+            f"images must have values between 0 and 1, got {low:g} to {high:g}; divide them by 255?"
+        )
     return x
 
 
@@ -83,10 +102,11 @@ def words(size: Size) -> str:
 
 
 def padded(x: Tensor) -> Tensor:
-    """`x` with black images appended, so that convolutions give each image the same bits in any batch.
+    """`x` with black images appended, so that convolutions give each image the same bits in any
+    batch.
 
-    Kernels treat single images, and what is left when a batch is shared out among threads, in another order; for
-    products of matrices see `RowBlocks`.
+    Kernels treat single images, and what is left when a batch is shared out among threads, in
+    another order; for products of matrices see `RowBlocks`.
     """
     missing = -len(x) % max(4, 2 * torch.get_num_threads())
     return x if missing == 0 else torch.cat([x, x.new_zeros(missing, *x.shape[1:])])
@@ -104,12 +124,21 @@ class ImageModel:
     """
 
     def __init__(
-        self, module: nn.Module, size: Size, *, layer: str | None, classes: Sequence[Any] | None, outputs: Outputs,
+        self,
+        module: nn.Module,
+        size: Size,
+        *,
+        layer: str | None,
+        classes: Sequence[Any] | None,
+        outputs: Outputs,
         coefficient: float | None,
-    ) -> None:  # fmt: skip
-        self.module, self.size, self.layer = module, size, layer
+    ) -> None:
+        self.module = module
+        self.size = size
+        self.layer = layer
         self.outputs: Outputs = outputs
-        self.coefficient = coefficient  # bound of the convolutions' operator norms, if they have one
+        # bound of the convolutions' operator norms, if they have one
+        self.coefficient = coefficient
         self.density: FeatureDensity | None = None  # of its features, if its file has them
         self._seen: list[Tensor] = []
         with self.eval_mode():
@@ -118,24 +147,32 @@ class ImageModel:
         k = scores.shape[1]
         names = list(range(k)) if classes is None else list(classes)
         if len(names) != k or len(set(names)) != k:
-            raise ModelError(f"the model has {k} classes, so it needs {k} different names, got {names}")
+            raise ModelError(
+                f"the model has {k} classes, so it needs {k} different names, got {names}"
+            )
         self.classes = tuple(cast(Any, c).item() if isinstance(c, np.generic) else c for c in names)
 
     @staticmethod
     def of(
-        module: Any, size: Size | Sequence[int] | None = None, *, features: str | None = None,
-        classes: Sequence[Any] | None = None, outputs: Outputs = "logits",
-    ) -> "ImageModel":  # fmt: skip
+        module: Any,
+        size: Size | Sequence[int] | None = None,
+        *,
+        features: str | None = None,
+        classes: Sequence[Any] | None = None,
+        outputs: Outputs = "logits",
+    ) -> "ImageModel":
         """Wrap a torch classifier of images.
 
         Args:
-            module: a `torch.nn.Module` from images (n, c, h, w) with values from 0 to 1 to (n, k); or what has a
-                `model_` of its own, such as a fitted `SpectralResNet`.
+            module: a `torch.nn.Module` from images (n, c, h, w) with values from 0 to 1 to (n, k);
+                or what has a `model_` of its own, such as a fitted `SpectralResNet`.
             size: channels, height and width of an image; our own networks know theirs.
-            features: the name of the layer whose outputs are the features, as in `dict(module.named_modules())`; only
-                methods that look at the density of features need it.
+            features: the name of the layer whose outputs are the features, as in
+                `dict(module.named_modules())`; only methods that look at the density of features
+                need it.
             classes: names of the classes in the order of the scores; left out: 0, 1, 2, ...
-            outputs: what the module returns, "logits" (log-probabilities are some) or "probabilities".
+            outputs: what the module returns, "logits" (log-probabilities are some) or
+                "probabilities".
         """
         if isinstance(module, ImageModel):
             return module
@@ -147,17 +184,25 @@ class ImageModel:
             fitted = "; call .fit(images, labels) first" if hasattr(module, "fit") else ""
             raise ModelError(f"expected a torch module that classifies images, got {name}{fitted}")
         if isinstance(module, ResNet):
-            size, bound = (module.shape.channels, *module.shape.sides), module.shape.coefficient
-            return ImageModel(module, size, layer=None, classes=classes, outputs="logits", coefficient=bound)
+            size = module.shape.channels, *module.shape.sides
+            bound = module.shape.coefficient
+            return ImageModel(
+                module, size, layer=None, classes=classes, outputs="logits", coefficient=bound
+            )
         if size is None or len(size) != 3 or not all(isinstance(s, int) and s >= 1 for s in size):
             raise ModelError(f"size must say channels, height and width of an image, got {size}")
         if outputs not in ("logits", "probabilities"):
             raise ModelError(f"outputs must be 'logits' or 'probabilities', got {outputs!r}")
         known: dict[str, nn.Module] = dict(cast(Any, module).named_modules())
         if features is not None and (features not in known or not features):
-            raise ModelError(f"the module has no layer {features!r}; {did_you_mean(features, [k for k in known if k])}")
+            raise ModelError(
+                f"the module has no layer {features!r}; "
+                f"{did_you_mean(features, [k for k in known if k])}"
+            )
         c, h, w = size
-        return ImageModel(module, (c, h, w), layer=features, classes=classes, outputs=outputs, coefficient=None)
+        return ImageModel(
+            module, (c, h, w), layer=features, classes=classes, outputs=outputs, coefficient=None
+        )
 
     @property
     def has_features(self) -> bool:
@@ -172,19 +217,33 @@ class ImageModel:
         except HoldfastError:
             raise
         except Exception as error:
-            raise ModelError(f"the module cannot take images of {words(self.size)}: {error}") from error
+            raise ModelError(
+                f"the module cannot take images of {words(self.size)}: {error}"
+            ) from error
         if not isinstance(raw, Tensor):
-            raise ModelError(f"the module returns a {type(raw).__name__}, expected a tensor of scores (n, k)")
+            raise ModelError(
+                f"the module returns a {type(raw).__name__}, expected a tensor of scores (n, k)"
+            )
         if z is not None and len(z) != 8:
-            raise ModelError(f"layer {self.layer!r} returns {len(z)} rows for 8 images, expected one per image")
+            raise ModelError(
+                f"layer {self.layer!r} returns {len(z)} rows for 8 images, expected one per image"
+            )
         if raw.ndim != 2 or len(raw) != 8 or raw.shape[1] < 2:
-            raise ModelError(f"the module maps 8 images to shape {tuple(raw.shape)}, expected (8, k) with k >= 2")
+            raise ModelError(
+                f"the module maps 8 images to shape {tuple(raw.shape)}, expected (8, k) with k >= 2"
+            )
         if not bool(raw.isfinite().all()):
-            raise ModelError("the module returned non-finite scores; look for NaN or inf in its weights")
+            raise ModelError(
+                "the module returned non-finite scores; look for NaN or inf in its weights"
+            )
         if self.outputs == "logits" and looks_like_probabilities(raw):
-            raise ModelError("the module's outputs look like probabilities; pass outputs='probabilities'")
+            raise ModelError(
+                "the module's outputs look like probabilities; pass outputs='probabilities'"
+            )
         if self.outputs == "probabilities" and not bool(((raw >= 0) & (raw <= 1 + 1e-6)).all()):
-            raise ModelError("outputs='probabilities', but the module returned values outside [0, 1]")
+            raise ModelError(
+                "outputs='probabilities', but the module returned values outside [0, 1]"
+            )
         return z, to_scores(raw, self.outputs)
 
     def _forward(self, x: Tensor) -> tuple[Tensor | None, Tensor]:
@@ -196,14 +255,23 @@ class ImageModel:
         if self.layer is None:
             return None, raw
         hint = "features must come from one that it uses"
-        require(self._seen, f"the module does not use its layer {self.layer!r}; {hint}", ModelError)
+        if not self._seen:
+            raise ModelError(f"the module does not use its layer {self.layer!r}; {hint}")
         return self._seen.pop(), raw
 
     def _hook(self, _: nn.Module, __: Any, out: Any) -> None:
-        """Keep what the layer returns; not the tensor itself, on which the next layer may work in place."""
+        """Keep what the layer returns; not the tensor itself, on which the next layer may work in
+        place."""
         if not isinstance(out, Tensor) or out.ndim not in (2, 4):
-            what = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else f"a {type(out).__name__}"
-            raise ModelError(f"layer {self.layer!r} returns {what}, expected (n, f) or a map (n, f, height, width)")
+            what = (
+                f"shape {tuple(out.shape)}"
+                if isinstance(out, Tensor)
+                else f"a {type(out).__name__}"
+            )
+            raise ModelError(
+                f"layer {self.layer!r} returns {what}, expected (n, f) or a map (n, f, height, "
+                "width)"
+            )
         self._seen = [out.clone() if out.ndim == 2 else out.flatten(2).mean(2)]
 
     @contextmanager
@@ -211,7 +279,11 @@ class ImageModel:
         """The module ready to be evaluated many times, and handed back exactly as it was."""
         training = {m: m.training for m in self.module.modules()}
         wanted = [p for p in self.module.parameters() if p.requires_grad]
-        hook = None if self.layer is None else self.module.get_submodule(self.layer).register_forward_hook(self._hook)
+        hook = (
+            None
+            if self.layer is None
+            else self.module.get_submodule(self.layer).register_forward_hook(self._hook)
+        )
         try:
             self.module.eval()
             for p in wanted:
@@ -243,15 +315,18 @@ class ImageModel:
 
     def vjp(self, x: Tensor) -> tuple[Tensor | None, Tensor, Pull]:
         """Features, scores, and the function from weights on both to gradients by the images."""
-        n, rows = len(x), padded(x).detach().requires_grad_()
+        n = len(x)
+        rows = padded(x).detach().requires_grad_()
         with torch.enable_grad():
             z, raw = self._forward(rows)
             scores = to_scores(raw, self.outputs)
 
         def pull(by_features: Tensor | None, by_scores: Tensor) -> Tensor:
-            outs, weights = [scores], [_fill(by_scores, scores)]
+            outs = [scores]
+            weights = [_fill(by_scores, scores)]
             if by_features is not None:
-                outs, weights = [*outs, cast(Tensor, z)], [*weights, _fill(by_features, cast(Tensor, z))]
+                outs = [*outs, cast(Tensor, z)]
+                weights = [*weights, _fill(by_features, cast(Tensor, z))]
             return torch.autograd.grad(outs, rows, weights)[0][:n]
 
         return None if z is None else z.detach()[:n], scores.detach()[:n], pull
@@ -275,15 +350,20 @@ class ImageModel:
 
     def predict(self, images: ImagesLike) -> NDArray[Any]:
         """The class of each image."""
-        mixed = len({isinstance(c, str) for c in self.classes}) > 1  # numpy would make strings of numbers
+        # numpy would make strings of numbers
+        mixed = len({isinstance(c, str) for c in self.classes}) > 1
         names: NDArray[Any] = np.array(self.classes, dtype=object if mixed else None)
         return names[self.scores(images).argmax(1).numpy()]
 
     def accuracy(self, images: ImagesLike, labels: Outcomes) -> float:
         """Share of images that get their class."""
-        predicted, given = self.predict(images), np.asarray(labels)
+        predicted = self.predict(images)
+        given = np.asarray(labels)
         if predicted.shape != given.shape or not len(predicted):
-            raise SettingError(f"accuracy needs images and one label for each, got {len(predicted)} and {given.shape}")
+            raise SettingError(
+                f"accuracy needs images and one label for each, got {len(predicted)} and "
+                f"{given.shape}"
+            )
         return float((predicted == given).mean())
 
     def place(self, label: Any) -> int:
@@ -304,17 +384,22 @@ class ImageModel:
         return digest.hexdigest()[:16]
 
     def save(self, path: str | Path, *, density: FeatureDensity | None = None) -> None:
-        """Tensors, architecture and class names in one safetensors file that runs no code; residual networks only.
+        """Tensors, architecture and class names in one safetensors file that runs no code; residual
+        networks only.
 
         Args:
-            density: also keep these densities of the features, so that DeDUCE needs no training images; left out:
-                those in `density`, if there are any.
+            density: also keep these densities of the features, so that DeDUCE needs no training
+                images; left out: those in `density`, if there are any.
         """
         if not isinstance(self.module, ResNet):
             name = type(self.module).__name__
-            raise ModelError(f"only our residual networks can be saved, not a {name}; save its state_dict yourself")
+            raise ModelError(
+                f"only our residual networks can be saved, not a {name}; save its state_dict "
+                "yourself"
+            )
         hint = "save what `holdfast.images.resnet.folded` makes of it"
-        require(isinstance(self.module.stem, nn.Conv2d), f"this network is still to be trained; {hint}", ModelError)
+        if not isinstance(self.module.stem, nn.Conv2d):
+            raise ModelError(f"this network is still to be trained; {hint}")
         tensors = {f"net.{k}": v for k, v in self.module.state_dict().items()}
         content = {"shape": self.module.shape.to_dict(), "classes": list(self.classes)}
         density = density or self.density

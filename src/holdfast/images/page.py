@@ -1,4 +1,5 @@
-"""Counterfactual images as HTML: a table for notebooks, and a report in one file that needs neither network nor server.
+"""Counterfactual images as HTML: a table for notebooks, and a report in one file that needs neither
+network nor server.
 
 Images are PNG files of their own size inside the page; the browser enlarges them without blurring.
 """
@@ -10,7 +11,8 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from holdfast.errors import MissingExtraError, optional
+from holdfast._core.checks import optional
+from holdfast.errors import MissingExtraError
 from holdfast.images.charts import confidence_chart, pixels_chart
 from holdfast.images.grid import Ints, chosen, colours, difference
 from holdfast.render.charts.theme import to_svg
@@ -29,23 +31,43 @@ MOST_CLASSES = 20  # a table of every class against every class is legible up to
 def pairs_table(cfs: "ImageCounterfactuals", most: int = 30) -> str:
     """The first pairs with their images, as an HTML fragment."""
     shown = np.arange(min(len(cfs), most))
-    return render("pairs.html", cards=cards(cfs, shown), summary=cfs.summary(), total=len(cfs), tall=tall(cfs, 56))
+    return render(
+        "pairs.html",
+        cards=cards(cfs, shown),
+        summary=cfs.summary(),
+        total=len(cfs),
+        tall=tall(cfs, 56),
+    )
 
 
 def write_report(cfs: "ImageCounterfactuals", path: Path) -> Path:
-    """Write the whole story of a run to one self-contained HTML file; charts are left out without the `plot` extra."""
-    found, failed = np.flatnonzero(cfs.found), np.flatnonzero(cfs.status_codes == Status.NOT_FOUND)
+    """Write the whole story of a run to one self-contained HTML file; charts are left out without
+    the `plot` extra."""
+    found = np.flatnonzero(cfs.found)
+    failed = np.flatnonzero(cfs.status_codes == Status.NOT_FOUND)
     # Answers first: they are what one came for.
     order = np.concatenate([found, failed, np.flatnonzero(cfs.status_codes == Status.ALREADY_MET)])
     listed = cards(cfs, np.sort(order[:MOST_PAIRS]))
     pixels, confidence = charts(cfs, found)
     return write_page(
-        path, "images.html", headline=headline(cfs), figures=figures(cfs), pixels=pixels, confidence=confidence,
-        found=len(found), matrix=matrix(cfs), total=len(cfs), labels=_names(cfs.label), targets=_names(cfs.target),
-        some=cards(cfs, chosen(cfs, MOST_CARDS, "spread")) if len(found) else [], pairs=listed,
-        statuses=[s.words for s in Status if (cfs.status_codes == s).any()], tall=tall(cfs, 98), low=tall(cfs, 44),
+        path,
+        "images.html",
+        headline=headline(cfs),
+        figures=figures(cfs),
+        pixels=pixels,
+        confidence=confidence,
+        found=len(found),
+        matrix=matrix(cfs),
+        total=len(cfs),
+        labels=_names(cfs.label),
+        targets=_names(cfs.target),
+        some=cards(cfs, chosen(cfs, MOST_CARDS, "spread")) if len(found) else [],
+        pairs=listed,
+        statuses=[s.words for s in Status if (cfs.status_codes == s).any()],
+        tall=tall(cfs, 98),
+        low=tall(cfs, 44),
         provenance=provenance(cfs.run, "Images"),
-    )  # fmt: skip
+    )
 
 
 def charts(cfs: "ImageCounterfactuals", found: Ints) -> tuple[Markup | None, Markup | None]:
@@ -57,7 +79,8 @@ def charts(cfs: "ImageCounterfactuals", found: Ints) -> tuple[Markup | None, Mar
         return None, None
     if not len(found):
         return None, None
-    pixels, sure = cfs.pixels.to_numpy()[found], cfs.confidence.to_numpy()[found]
+    pixels = cfs.pixels.to_numpy()[found]
+    sure = cfs.confidence.to_numpy()[found]
     return inline_svg(to_svg(pixels_chart(pixels))), inline_svg(to_svg(confidence_chart(sure)))
 
 
@@ -68,7 +91,8 @@ def headline(cfs: "ImageCounterfactuals") -> str:
     """One line: how many pairs have an answer, and by how many pixels."""
     if not len(cfs):
         return "No images were asked about."
-    images, found = len(np.unique(cfs.source)), cfs.found
+    images = len(np.unique(cfs.source))
+    found = cfs.found
     met = int((cfs.status_codes == Status.ALREADY_MET).sum())
     pairs = f"{len(cfs):,} pair{'s' * (len(cfs) != 1)} of an image and a wanted class"
     text = f"{images:,} image{'s' * (images != 1)}, {pairs}: {int(found.sum()):,} answered"
@@ -78,13 +102,15 @@ def headline(cfs: "ImageCounterfactuals") -> str:
     pixels = float(np.median(cfs.pixels.to_numpy()[found]))
     share = pixels / (cfs.x.shape[2] * cfs.x.shape[3])
     return (
-        f"{text}; half of the answers change {pixels:g} pixel{'s' * (pixels != 1)} ({share:.1%} of an image) or fewer."
+        f"{text}; half of the answers change {pixels:g} pixel{'s' * (pixels != 1)} ({share:.1%} "
+        "of an image) or fewer."
     )
 
 
 def figures(cfs: "ImageCounterfactuals") -> list[tuple[str, str, str]]:
     """(name, number, small print) at a glance."""
-    n, found = len(cfs), cfs.found
+    n = len(cfs)
+    found = cfs.found
     high, wide = cfs.x.shape[2:]
     return [
         ("Images", f"{len(np.unique(cfs.source)):,}", f"of {wide} x {high} pixels"),
@@ -92,18 +118,27 @@ def figures(cfs: "ImageCounterfactuals") -> list[tuple[str, str, str]]:
         ("Median pixels", middle(cfs.pixels, found, "median", "g"), "changed per answer"),
         ("Median l1", middle(cfs.cost("l1"), found, "median", ".2f"), "sum of all changes"),
         ("Mean confidence", middle(cfs.confidence, found, "mean", ".1%"), "in the wanted class"),
-        ("Time", f"{cfs.run.seconds:.2f} s", f"{1e3 * cfs.run.seconds / n:.3g} ms per pair" if n else ""),
+        (
+            "Time",
+            f"{cfs.run.seconds:.2f} s",
+            f"{1e3 * cfs.run.seconds / n:.3g} ms per pair" if n else "",
+        ),
     ]
 
 
 def matrix(cfs: "ImageCounterfactuals") -> dict[str, Any] | None:
-    """Median pixels changed from every class to every other, for a table; None where that says nothing."""
+    """Median pixels changed from every class to every other, for a table; None where that says
+    nothing."""
     found = cfs.found
-    rows, columns = (np.unique(v[found]) for v in (cfs.own, cfs.goal.label.numpy()))
+    rows = np.unique(cfs.own[found])
+    columns = np.unique(cfs.goal.label.numpy()[found])
     if len(rows) < 2 or len(columns) < 2 or max(len(rows), len(columns)) > MOST_CLASSES:
         return None
     pixels = cfs.pixels.to_numpy()
-    places = [[(cfs.own == own) & (cfs.goal.label.numpy() == to) & found for to in columns] for own in rows]
+    places = [
+        [(cfs.own == own) & (cfs.goal.label.numpy() == to) & found for to in columns]
+        for own in rows
+    ]
     medians = [[float(np.median(pixels[p])) if p.any() else None for p in line] for line in places]
     most = max(1.0, *(v for line in medians for v in line if v is not None))
 
@@ -117,20 +152,36 @@ def matrix(cfs: "ImageCounterfactuals") -> dict[str, Any] | None:
 
 
 def cards(cfs: "ImageCounterfactuals", pairs: Ints) -> list[dict[str, str]]:
-    """Pairs as strings and addresses of pictures; an image that is asked about several times is made once."""
-    images = {row: _url(colours(cfs.x[i])) for i, row in zip(pairs.tolist(), cfs.source[pairs].tolist(), strict=True)}
-    label, target, sure = cfs.label, cfs.target, cfs.confidence.to_numpy()
-    pixels, l1 = cfs.pixels.to_numpy(), cfs.cost("l1").to_numpy()
+    """Pairs as strings and addresses of pictures; an image that is asked about several times is
+    made once."""
+    images = {
+        row: _url(colours(cfs.x[i]))
+        for i, row in zip(pairs.tolist(), cfs.source[pairs].tolist(), strict=True)
+    }
+    label = cfs.label
+    target = cfs.target
+    sure = cfs.confidence.to_numpy()
+    pixels = cfs.pixels.to_numpy()
+    l1 = cfs.cost("l1").to_numpy()
 
     def card(i: int) -> dict[str, str]:
-        row, status = int(cfs.source[i]), Status(int(cfs.status_codes[i]))
+        row = int(cfs.source[i])
+        status = Status(int(cfs.status_codes[i]))
         failed = status == Status.NOT_FOUND
         return {
-            "row": str(row), "label": str(label[i]), "target": str(target[i]), "status": status.words,
-            "reason": cfs.reasons[i], "confidence": f"{sure[i]:.1%}", "pixels": "" if failed else f"{pixels[i]:g}",
-            "l1": "" if failed else f"{l1[i]:.2f}", "iterations": f"{cfs.iterations[i]:,}", "before": images[row],
-            "after": _url(colours(cfs.x_cf[i])), "changed": _url(difference(cfs.x[i], cfs.x_cf[i])),
-        }  # fmt: skip
+            "row": str(row),
+            "label": str(label[i]),
+            "target": str(target[i]),
+            "status": status.words,
+            "reason": cfs.reasons[i],
+            "confidence": f"{sure[i]:.1%}",
+            "pixels": "" if failed else f"{pixels[i]:g}",
+            "l1": "" if failed else f"{l1[i]:.2f}",
+            "iterations": f"{cfs.iterations[i]:,}",
+            "before": images[row],
+            "after": _url(colours(cfs.x_cf[i])),
+            "changed": _url(difference(cfs.x[i], cfs.x_cf[i])),
+        }
 
     return [card(i) for i in pairs.tolist()]
 

@@ -1,7 +1,7 @@
 """Prototype (VLK): images drawn towards prototypes in the code of an autoencoder.
 
-Van Looveren and Klaise, "Interpretable Counterfactual Explanations Guided by Prototypes", 2021; with the settings that
-their library has for digits, and as Höltgen et al. 2021 compare with it.
+Van Looveren and Klaise, "Interpretable Counterfactual Explanations Guided by Prototypes", 2021;
+with the settings that their library has for digits, and as Höltgen et al. 2021 compare with it.
 
     minimise over x'   c max(0, p_l(x') - max_{i != l} p_i(x') + kappa)      l: the class of x0
                        + beta |x' - x0|_1 + |x' - x0|_2^2
@@ -14,15 +14,16 @@ their library has for digits, and as Höltgen et al. 2021 compare with it.
         x_{k+1} = clip( x_0 + S_beta( v_k - lr sqrt(1 - k / steps) g - x_0 ), 0, 1 )        S: soft shrinkage
         v_{k+1} = clip( x_{k+1} + (k + 1) / (k + 4) (x_{k+1} - x_k), 0, 1 )
 
-The answer is the x_k of least beta l1 + l2^2 that has the wanted outcome, over all weights c: 10 times as much after
-one without an answer, else by bisection. Note that the hinge only drives away from l; it is the prototype that leads to
-t. The library has images with values from -0.5 to 0.5. Distances are the same in ours, and the autoencoder shifts its
-inputs itself.
+The answer is the x_k of least beta l1 + l2^2 that has the wanted outcome, over all weights c: 10
+times as much after one without an answer, else by bisection. Note that the hinge only drives away
+from l; it is the prototype that leads to t. The library has images with values from -0.5 to 0.5.
+Distances are the same in ours, and the autoencoder shifts its inputs itself.
 
-Two shortcuts leave every number as it is. Where the hinge is off its gradient is 0, so rows whose hinge was off at the
-step before go forward only, and again with the way back if it turns out to be on. And an x_k is judged only if the
-verdict can matter: it would be the best so far, or its row has had no success with this c. `passes` counts every
-image that goes through the model, with or without the way back.
+Two shortcuts leave every number as it is. Where the hinge is off its gradient is 0, so rows whose
+hinge was off at the step before go forward only, and again with the way back if it turns out to be
+on. And an x_k is judged only if the verdict can matter: it would be the best so far, or its row has
+had no success with this c. `passes` counts every image that goes through the model, with or without
+the way back.
 """
 
 import math
@@ -36,7 +37,7 @@ from torch.nn import functional as F
 
 from holdfast._core.rows import chunks, per_row, rows_per_chunk
 from holdfast.distances import l1, squared_l2
-from holdfast.errors import require
+from holdfast.errors import SettingError
 from holdfast.images.autoencoders import Codec, ConvAutoencoder, ready_for
 from holdfast.images.explainer import Found, ImageExplainer, ImageSearchProblem
 from holdfast.images.model import ImageModel, ImageModelLike, ImagesLike, as_images, padded, words
@@ -48,7 +49,8 @@ CLIP = 1000.0  # gradients are cut off here, per pixel
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Prototype(ImageExplainer):
-    """An elastic net over pixels, drawn to what an autoencoder can express and to a prototype of the wanted class.
+    """An elastic net over pixels, drawn to what an autoencoder can express and to a prototype of
+    the wanted class.
 
     Args:
         beta: weight of the l1 distance, and threshold of the shrinkage.
@@ -73,7 +75,9 @@ class Prototype(ImageExplainer):
     [True, True]
     """
 
-    title: ClassVar[str] = "elastic net over pixels, drawn to a prototype in the code of an autoencoder"
+    title: ClassVar[str] = (
+        "elastic net over pixels, drawn to a prototype in the code of an autoencoder"
+    )
     paper: ClassVar[str] = "Van Looveren & Klaise 2021"
     when: ClassVar[str] = "answers should be near typical images of the wanted class"
     cost: ClassVar[str] = "bisections x steps gradient passes, after training an autoencoder once"
@@ -92,11 +96,15 @@ class Prototype(ImageExplainer):
     autoencoder: ConvAutoencoder | None = None
     confidence: float | None = None
 
-    def fit(self, model: ImageModelLike, images: ImagesLike, labels: Outcomes | None = None) -> Self:
-        """Train the autoencoder, unless it is ready, and remember the codes and predicted classes of the images."""
+    def fit(
+        self, model: ImageModelLike, images: ImagesLike, labels: Outcomes | None = None
+    ) -> Self:
+        """Train the autoencoder, unless it is ready, and remember the codes and predicted classes
+        of the images."""
         net = ImageModel.of(model)
         x = as_images(images, net.size)
-        require(len(x), "Prototype needs training images for its prototypes, got none")
+        if not len(x):
+            raise SettingError("Prototype needs training images for its prototypes, got none")
         self.autoencoder_ = ready_for(self.autoencoder or ConvAutoencoder(), x)
         self.codes_: Tensor = self.autoencoder_.encode(x).flatten(1)  # (m, e)
         self.predicted_: Tensor = net.scores(x).argmax(1)  # (m,)
@@ -104,28 +112,42 @@ class Prototype(ImageExplainer):
 
     def check(self, model: ImageModel) -> None:
         for name in ("beta", "gamma", "theta"):
-            require(getattr(self, name) >= 0, f"{name} must be 0 or more, got {getattr(self, name)}")
-        require(0 <= self.kappa <= 1, f"kappa is a difference of probabilities between 0 and 1, got {self.kappa}")
-        require(self.lr > 0 and self.c > 0, f"lr and c must be positive, got {self.lr} and {self.c}")
+            if not getattr(self, name) >= 0:
+                raise SettingError(f"{name} must be 0 or more, got {getattr(self, name)}")
+        if not 0 <= self.kappa <= 1:
+            raise SettingError(
+                f"kappa is a difference of probabilities between 0 and 1, got {self.kappa}"
+            )
+        if not (self.lr > 0 and self.c > 0):
+            raise SettingError(f"lr and c must be positive, got {self.lr} and {self.c}")
         for name in ("bisections", "steps", "k"):
-            require(getattr(self, name) >= 1, f"{name} must be at least 1, got {getattr(self, name)}")
+            if not getattr(self, name) >= 1:
+                raise SettingError(f"{name} must be at least 1, got {getattr(self, name)}")
         size, own = words(model.size), words(self.autoencoder_.size)
-        require(size == own, f"the autoencoder is for images of {own}, the model takes {size}")
+        if size != own:
+            raise SettingError(f"the autoencoder is for images of {own}, the model takes {size}")
 
     def search(self, problem: ImageSearchProblem) -> Found:
-        n, passes = len(problem), 0
-        x, iterations = problem.x.clone(), torch.zeros(n, dtype=torch.int64)
+        n = len(problem)
+        passes = 0
+        x = problem.x.clone()
+        iterations = torch.zeros(n, dtype=torch.int64)
         for rows in chunks(torch.arange(n), problem.batch_size):
             if problem.budget.over():
                 break
             part = self._walk(problem[rows])
-            x[rows], iterations[rows], passes = part.x, part.iterations, passes + part.passes
+            x[rows] = part.x
+            iterations[rows] = part.iterations
+            passes = passes + part.passes
         return Found(x, iterations, passes)
 
     def _walk(self, problem: ImageSearchProblem) -> Found:
         """All weights of the hinge for some pairs at once."""
-        x, n = problem.x, len(problem)
-        hinge, best, draw = Hinge(problem, self.kappa), Cheapest(problem, self.beta), self._draw(problem)
+        x = problem.x
+        n = len(problem)
+        hinge = Hinge(problem, self.kappa)
+        best = Cheapest(problem, self.beta)
+        draw = self._draw(problem)
 
         def weights() -> Iterator[Iterator[int]]:
             for _ in range(self.bisections):
@@ -165,8 +187,9 @@ Draw = Callable[[Tensor], Tensor]
 
 
 def pull_of(net: Codec, proto: Tensor, theta: Tensor, gamma: float) -> Draw:
-    """The function from images v (n, c, h, w) to the gradient of gamma |v - AE(v)|^2 + theta |ENC(v) - proto|^2; rows
-    beyond n of proto (m, e) and theta (m, 1) belong to the images that fill up a batch."""
+    """The function from images v (n, c, h, w) to the gradient of gamma |v - AE(v)|^2 + theta
+    |ENC(v) - proto|^2; rows beyond n of proto (m, e) and theta (m, 1) belong to the images that
+    fill up a batch."""
 
     def draw(v: Tensor) -> Tensor:
         leaf = padded(v).detach().requires_grad_()
@@ -183,35 +206,46 @@ def pull_of(net: Codec, proto: Tensor, theta: Tensor, gamma: float) -> Draw:
 
 
 def shrunk(v: Tensor, x: Tensor, beta: float) -> Tensor:
-    """Images v with changes from x made smaller by beta, and none where they are below it; in bounds."""
+    """Images v with changes from x made smaller by beta, and none where they are below it; in
+    bounds."""
     return F.softshrink(v - x, beta).add_(x).clamp_(0, 1)
 
 
-def prototypes(code: Tensor, label: Tensor, codes: Tensor, predicted: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The mean (n, e) of the k codes nearest to each code (n, e) among those predicted as its label.
+def prototypes(
+    code: Tensor, label: Tensor, codes: Tensor, predicted: Tensor, k: int
+) -> tuple[Tensor, Tensor]:
+    """The mean (n, e) of the k codes nearest to each code (n, e) among those predicted as its
+    label.
 
     A class with fewer than k of them gives all; with none, the second tensor (n,) is false.
     """
-    proto, known = code.clone(), torch.zeros(len(code), dtype=torch.bool)
+    proto = code.clone()
+    known = torch.zeros(len(code), dtype=torch.bool)
     for wanted in range(int(predicted.max()) + 1):
         pool = codes[predicted == wanted]
         if not len(pool):
             continue
         for rows in chunks((label == wanted).nonzero().squeeze(1), rows_per_chunk(len(pool))):
-            # Not by way of a matrix product, which is inexact for near codes and depends on the batch.
+            # Not by way of a matrix product, which is inexact for near codes and depends on the
+            # batch.
             distance = torch.cdist(code[rows], pool, compute_mode="donot_use_mm_for_euclid_dist")
             nearest = distance.topk(min(k, len(pool)), 1, largest=False).indices  # (r, k)
-            proto[rows], known[rows] = pool[nearest].mean(1), True
+            proto[rows] = pool[nearest].mean(1)
+            known[rows] = True
     return proto, known
 
 
 class Hinge:
-    """c max(0, p_l - max_{i != l} p_i + kappa) for pairs whose images are of class l, and its gradient."""
+    """c max(0, p_l - max_{i != l} p_i + kappa) for pairs whose images are of class l, and its
+    gradient."""
 
     def __init__(self, problem: ImageSearchProblem, kappa: float) -> None:
-        self.model, self.kappa, self.passes = problem.model, kappa, len(problem)
+        self.model = problem.model
+        self.kappa = kappa
+        self.passes = len(problem)
         self.own = problem.model(problem.x).argmax(1)
-        # An image that has the wanted class already, only not with the confidence asked for, must not leave it.
+        # An image that has the wanted class already, only not with the confidence asked for, must
+        # not leave it.
         self.used = self.own != problem.goal.label
         self.on = self.used.clone()  # at the last step
 
@@ -236,7 +270,8 @@ class Hinge:
 
     def height_and_slope(self, scores: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """p_l - max p_i + kappa (n,), and its derivative by the scores (n, k)."""
-        p, own = torch.softmax(scores, 1), self.own[rows, None]
+        p = torch.softmax(scores, 1)
+        own = self.own[rows, None]
         rival = p.scatter(1, own, -1.0).argmax(1, keepdim=True)
         lead = p.gather(1, own) - p.gather(1, rival)
         way = torch.zeros_like(p).scatter_(1, own, 1.0).scatter_(1, rival, -1.0)
@@ -244,20 +279,30 @@ class Hinge:
 
 
 class Cheapest:
-    """The answer of least beta l1 + l2^2 so far for each pair, and which pairs had one with this weight c."""
+    """The answer of least beta l1 + l2^2 so far for each pair, and which pairs had one with this
+    weight c."""
 
     def __init__(self, problem: ImageSearchProblem, beta: float) -> None:
-        self.problem, self.beta, self.passes, self.steps, n = problem, beta, 0, 0, len(problem)
-        self.x, self.last, self.iterations = problem.x.clone(), problem.x, torch.zeros(n, dtype=torch.int64)
-        self.price, self.hit = problem.x.new_full((n,), math.inf), torch.zeros(n, dtype=torch.bool)
+        self.problem = problem
+        self.beta = beta
+        self.passes = 0
+        self.steps = 0
+        n = len(problem)
+        self.x = problem.x.clone()
+        self.last = problem.x
+        self.iterations = torch.zeros(n, dtype=torch.int64)
+        self.price = problem.x.new_full((n,), math.inf)
+        self.hit = torch.zeros(n, dtype=torch.bool)
 
     def begin(self) -> None:
         """Another weight c."""
         self.hit = torch.zeros_like(self.hit)
 
     def see(self, new: Tensor) -> Tensor:
-        """Keep images that have the wanted outcome and are cheaper; returns which pairs had one in this round."""
-        self.last, self.steps = new, self.steps + 1
+        """Keep images that have the wanted outcome and are cheaper; returns which pairs had one in
+        this round."""
+        self.last = new
+        self.steps = self.steps + 1
         delta = (new - self.problem.x).flatten(1)
         price = self.beta * l1.value(delta) + squared_l2.value(delta)
         # What has not moved is known to fail: it would not be asked about otherwise.
@@ -268,7 +313,9 @@ class Cheapest:
         met = self.problem.goal[rows].met(self.problem.model(new[rows]))
         self.hit[rows] |= met
         better = rows[met & (price[rows] < self.price[rows])]
-        self.x[better], self.price[better], self.iterations[better] = new[better], price[better], self.steps
+        self.x[better] = new[better]
+        self.price[better] = price[better]
+        self.iterations[better] = self.steps
         return self.hit
 
     def done(self, passes: int) -> Found:

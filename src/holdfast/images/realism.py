@@ -1,4 +1,5 @@
-"""How real images look: three scores that ask different models, and how well a score tells data from something else.
+"""How real images look: three scores that ask different models, and how well a score tells data
+from something else.
 
     anogan            distance to the nearest image that a GAN of the data generates           lower is more real
     reconstruction    |x - dec(enc(x))|_1 of an autoencoder of the data                        lower is more real
@@ -6,7 +7,8 @@
 
     auroc    probability that an image from outside scores as less real than one from inside, ties counting half
 
-A score that cannot tell digits from letters says little about digits that a method made up; so look at `auroc` first.
+A score that cannot tell digits from letters says little about digits that a method made up; so look
+at `auroc` first.
 """
 
 from collections.abc import Sequence
@@ -17,7 +19,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from holdfast.errors import SettingError, require
+from holdfast.errors import SettingError
 from holdfast.images.anogan.anogan import AnoGAN, Gan, anogan_score
 from holdfast.images.model import ImagesLike, as_images
 from holdfast.images.result import ImageCounterfactuals
@@ -36,16 +38,21 @@ class Reconstructs(Protocol):
 
 
 def realism(
-    images: ImagesLike, *, gan: Gan | None = None, vae: Reconstructs | None = None,
-    density: "FeatureDensity | None" = None, anogan: AnoGAN | None = None, progress: bool = False,
-) -> pd.DataFrame:  # fmt: skip
+    images: ImagesLike,
+    *,
+    gan: Gan | None = None,
+    vae: Reconstructs | None = None,
+    density: "FeatureDensity | None" = None,
+    anogan: AnoGAN | None = None,
+    progress: bool = False,
+) -> pd.DataFrame:
     """One line per image, one column per score whose model is given.
 
     With a GAN there is also `anogan_spread`, how far apart the descents of an image ended.
 
     Args:
-        images: what `hf.images.ImageModel` takes, or `ImageCounterfactuals`: then their answers are scored, and pairs
-            without one have missing values.
+        images: what `hf.images.ImageModel` takes, or `ImageCounterfactuals`: then their answers are
+            scored, and pairs without one have missing values.
         gan: a fitted `WGAN`.
         vae: a fitted `ConvVAE`, or anything else with a `reconstruct`.
         density: a fitted `FeatureDensity` of the classifier.
@@ -65,7 +72,8 @@ def realism(
     index = slice(None)
     if isinstance(images, ImageCounterfactuals):
         index = images.status_codes != Status.NOT_FOUND
-        n, x = len(images), images.x_cf[torch.tensor(index)]
+        n = len(images)
+        x = images.x_cf[torch.tensor(index)]
     else:
         x = as_images(images)
         n = len(x)
@@ -81,8 +89,11 @@ def realism(
     return pd.DataFrame(columns, index=rows[index], dtype=float).reindex(rows)
 
 
-def auroc(inside: Sequence[float] | Any, outside: Sequence[float] | Any, higher_means_outside: bool = True) -> float:
-    """How well a score tells images from outside the data from those inside: 1 always, 0.5 not at all.
+def auroc(
+    inside: Sequence[float] | Any, outside: Sequence[float] | Any, higher_means_outside: bool = True
+) -> float:
+    """How well a score tells images from outside the data from those inside: 1 always, 0.5 not at
+    all.
 
     (sum of the ranks of `outside` among all - m (m + 1) / 2) / (n m),    n inside, m outside, ties sharing their ranks
 
@@ -96,9 +107,12 @@ def auroc(inside: Sequence[float] | Any, outside: Sequence[float] | Any, higher_
     """
     parts = [np.asarray(values, dtype=float).reshape(-1) for values in (inside, outside)]
     for name, values in zip(("inside", "outside"), parts, strict=True):
-        require(len(values), f"auroc needs scores on both sides, but {name} has none")
+        if not len(values):
+            raise SettingError(f"auroc needs scores on both sides, but {name} has none")
         if np.isnan(values).any():
-            raise SettingError(f"{int(np.isnan(values).sum())} scores of {name} are missing; leave them out first")
+            raise SettingError(
+                f"{int(np.isnan(values).sum())} scores of {name} are missing; leave them out first"
+            )
     n, m = map(len, parts)
     ranks = pd.Series(np.concatenate(parts)).rank().to_numpy()
     share = float((ranks[n:].sum() - m * (m + 1) / 2) / (n * m))

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ImageCounterfactuals(Answers):
-    """Answers, pair by pair. Pairs without an answer stay, with the last attempt, their status and the reason.
+    """Answers, pair by pair. Pairs without an answer stay, with the last attempt, their status and
+    the reason.
 
     >>> import holdfast as hf
     >>> from sklearn.datasets import load_digits
@@ -42,7 +43,8 @@ class ImageCounterfactuals(Answers):
     status_codes: npt.NDArray[np.int64]  # (n,) Status
     reasons: list[str]
     source: npt.NDArray[np.int64]  # (n,) number of the image that is answered
-    own: npt.NDArray[np.int64]  # (n,) number of the image's own class: its label, or what the model says
+    # (n,) number of the image's own class: its label, or what the model says
+    own: npt.NDArray[np.int64]
     iterations: npt.NDArray[np.int64]  # (n,) steps of the search
     passes: int  # images that went forward and backward through the model
     classes: tuple[Any, ...]
@@ -50,7 +52,8 @@ class ImageCounterfactuals(Answers):
 
     @property
     def label(self) -> npt.NDArray[Any]:
-        """(n,) the images' own classes: their labels, where they were given, else what the model says."""
+        """(n,) the images' own classes: their labels, where they were given, else what the model
+        says."""
         return self._names(self.own)
 
     @property
@@ -65,7 +68,8 @@ class ImageCounterfactuals(Answers):
 
     @property
     def pixels(self) -> "pd.Series[float]":
-        """How many pixels change; of a coloured image those that change in any channel. Missing without an answer."""
+        """How many pixels change; of a coloured image those that change in any channel. Missing
+        without an answer."""
         return self._where_answered((self.x_cf != self.x).any(1).flatten(1).sum(1))
 
     def cost(self, norm: str | Distance = "l1", *, tolerance: float = 0.0) -> "pd.Series[float]":
@@ -76,35 +80,55 @@ class ImageCounterfactuals(Answers):
             tolerance: changes up to it do not count.
         """
         delta = (self.x_cf.double() - self.x.double()).flatten(1)
-        return self._where_answered(distance_of(norm).value(delta.masked_fill(delta.abs() <= tolerance, 0.0)))
+        return self._where_answered(
+            distance_of(norm).value(delta.masked_fill(delta.abs() <= tolerance, 0.0))
+        )
 
     def changes(self) -> pd.DataFrame:
-        """Only what changes, for pairs with an answer: row, target, channel, y, x, before, after."""
+        """Only what changes, for pairs with an answer: row, target, channel, y, x, before,
+        after."""
         different = (self.x_cf != self.x).numpy() & self.found[:, None, None, None]
         pair, channel, y, x = np.nonzero(different)
         values = {"before": self.x.numpy()[different], "after": self.x_cf.numpy()[different]}
-        place = {"row": self.source[pair], "target": self.target[pair], "channel": channel, "y": y, "x": x}
+        place = {
+            "row": self.source[pair],
+            "target": self.target[pair],
+            "channel": channel,
+            "y": y,
+            "x": x,
+        }
         return pd.DataFrame(place | values)
 
     def to_table(self) -> pd.DataFrame:
-        """One line per pair: row, label, target, status, confidence, pixels changed, l1, iterations, reason."""
+        """One line per pair: row, label, target, status, confidence, pixels changed, l1,
+        iterations, reason."""
         status = self.status
         columns = {
-            "row": self.source, "label": self.label, "target": self.target, "status": status["status"],
-            "confidence": self.confidence, "pixels": self.pixels.astype("Int64"), "l1": self.cost("l1"),
-            "iterations": self.iterations, "reason": status["reason"],
-        }  # fmt: skip
+            "row": self.source,
+            "label": self.label,
+            "target": self.target,
+            "status": status["status"],
+            "confidence": self.confidence,
+            "pixels": self.pixels.astype("Int64"),
+            "l1": self.cost("l1"),
+            "iterations": self.iterations,
+            "reason": status["reason"],
+        }
         return pd.DataFrame(columns)
 
     def to_json(self) -> str:
         """The table as a JSON list of records."""
-        return json.dumps(datasets.records(self.to_table()), indent=1, ensure_ascii=False, default=str)
+        return json.dumps(
+            datasets.records(self.to_table()), indent=1, ensure_ascii=False, default=str
+        )
 
     def summary(self) -> str:
         """One line: how many images and pairs, how many answered, by which method, in what time."""
         images = len(set(self.source.tolist()))
         what = f"{images:,} image{'s' * (images != 1)}"
-        return self._summary(what if images == len(self) else f"{len(self):,} pairs of {what} and a class")
+        return self._summary(
+            what if images == len(self) else f"{len(self):,} pairs of {what} and a class"
+        )
 
     def __repr__(self) -> str:
         return f"<ImageCounterfactuals {self.summary()}>"
@@ -115,29 +139,39 @@ class ImageCounterfactuals(Answers):
         return pairs_table(self)
 
     def _names(self, places: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-        same = len({type(name).__name__ for name in self.classes}) == 1  # else numpy would make strings of numbers
+        # else numpy would make strings of numbers
+        same = len({type(name).__name__ for name in self.classes}) == 1
         return np.array(self.classes, dtype=None if same else object)[places]
 
     # ---- pictures and files
 
     def grid(
-        self, path: "str | Path | None" = None, *, most: int = 12, by: "By" = "pair", columns: int | None = None,
-        order: "Order" = "spread", pairs: Sequence[int] | None = None, zoom: int | None = None,
-    ) -> "Svg":  # fmt: skip
-        """A picture of images, their counterfactuals and what changed: red is brighter than before, blue is darker.
+        self,
+        path: "str | Path | None" = None,
+        *,
+        most: int = 12,
+        by: "By" = "pair",
+        columns: int | None = None,
+        order: "Order" = "spread",
+        pairs: Sequence[int] | None = None,
+        zoom: int | None = None,
+    ) -> "Svg":
+        """A picture of images, their counterfactuals and what changed: red is brighter than before,
+        blue is darker.
 
-        What comes back is the text of an SVG picture, which notebooks show. Of a coloured image the difference is that
-        of the channel that changes most.
+        What comes back is the text of an SVG picture, which notebooks show. Of a coloured image the
+        difference is that of the channel that changes most.
 
         Args:
             path: also write it there, as .svg, or as .png, which needs the `plot` extra.
             most: how many pairs are shown at most (by="image": how many images).
-            by: "pair" (image, counterfactual and difference beside each other), or "image" (one line per image: the
-                counterfactuals for all classes, the differences below them).
+            by: "pair" (image, counterfactual and difference beside each other), or "image" (one
+                line per image: the counterfactuals for all classes, the differences below them).
             columns: pairs beside each other; left out: as many as fit a page.
-            order: which pairs: "spread" evenly over all of them, the first as they were "asked", or those that change
-                the "fewest" or the "most" pixels.
-            pairs: numbers of the pairs to show instead, in this order. Left out: pairs with an answer.
+            order: which pairs: "spread" evenly over all of them, the first as they were "asked", or
+                those that change the "fewest" or the "most" pixels.
+            pairs: numbers of the pairs to show instead, in this order. Left out: pairs with an
+                answer.
             zoom: side of a pixel in the picture; left out: what suits the size of the images.
         """
         from holdfast.images.grid import grid
@@ -148,7 +182,8 @@ class ImageCounterfactuals(Answers):
         return picture
 
     def report(self, path: str | Path) -> Path:
-        """Write a self-contained page with images, figures and provenance; charts need the `plot` extra."""
+        """Write a self-contained page with images, figures and provenance; charts need the `plot`
+        extra."""
         from holdfast.images.page import write_report
 
         return write_report(self, Path(path))
@@ -156,8 +191,8 @@ class ImageCounterfactuals(Answers):
     def save(self, path: str | Path) -> None:
         """Write what the extension asks for.
 
-        `.parquet` holds everything, and `load` reads it; `.npz` the arrays; `.csv` and `.json` what `to_table` gives;
-        `.png` and `.svg` the picture of `grid`; `.html` the page of `report`.
+        `.parquet` holds everything, and `load` reads it; `.npz` the arrays; `.csv` and `.json` what
+        `to_table` gives; `.png` and `.svg` the picture of `grid`; `.html` the page of `report`.
         """
         from holdfast.images.io import save
 

@@ -8,10 +8,11 @@ Joshi et al. 2019, as Höltgen et al. 2021 compare with it.
     stop if the wanted class is likely enough at y
     z <- z - step J_G^T ( grad ce(y) + lam sign(y - x0) )                      nothing comes from pixels that are locked
 
-The derivative of |u| is the sign of u, 0 at 0. Steps belong to their limits: 1e-5 to 50,000 steps, 1e-4 to 10,000 and
-1e-3 to 5,000. The answer is y, so it differs from the image nearly everywhere.
+The derivative of |u| is the sign of u, 0 at 0. Steps belong to their limits: 1e-5 to 50,000 steps,
+1e-4 to 10,000 and 1e-3 to 5,000. The answer is y, so it differs from the image nearly everywhere.
 
-Pairs are worked on in slots, as in the greedy engine: one that is finished leaves its slot to the next.
+Pairs are worked on in slots, as in the greedy engine: one that is finished leaves its slot to the
+next.
 """
 
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ from typing import ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
-from holdfast.errors import require
+from holdfast.errors import SettingError
 from holdfast.images.autoencoders import Codec, ConvVAE, ready_for
 from holdfast.images.deduce import cross_entropy
 from holdfast.images.explainer import Found, ImageExplainer, ImageSearchProblem
@@ -30,7 +31,8 @@ from holdfast.problem import Outcomes
 
 Optimizer = Literal["sgd", "adam"]
 STEPS: dict[Optimizer, float] = {"sgd": 1e-5, "adam": 0.05}
-BETAS, TINY = (0.9, 0.999), 1e-8
+BETAS = 0.9, 0.999
+TINY = 1e-8
 PROGRESS = 1e-3  # share of its loss by which a pair must get better within `patience` steps
 
 
@@ -43,7 +45,8 @@ class REVISE(ImageExplainer):
         step: step size; None: 1e-5 for "sgd", 0.05 for "adam".
         max_iter: steps at most. What is met only after the last one counts as found.
         optimizer: "sgd" (plain descent, as in the paper), or "adam", which needs far fewer steps.
-        patience: give up a pair whose loss has not fallen by a thousandth in this many steps; None: never.
+        patience: give up a pair whose loss has not fallen by a thousandth in this many steps; None:
+            never.
         vae: a `ConvVAE`; one that knows images already is taken as it is.
         confidence: the wanted class must become this likely.
 
@@ -60,7 +63,9 @@ class REVISE(ImageExplainer):
     title: ClassVar[str] = "gradient descent over the image's code in a VAE"
     paper: ClassVar[str] = "Joshi et al. 2019 (REVISE); Höltgen et al. 2021"
     when: ClassVar[str] = "answers should look like images of the data, wherever they differ"
-    cost: ClassVar[str] = "up to max_iter gradient passes through model and decoder, after training a VAE once"
+    cost: ClassVar[str] = (
+        "up to max_iter gradient passes through model and decoder, after training a VAE once"
+    )
     needs_data: ClassVar[bool] = True
     advice: ClassVar[str] = "raise max_iter or step, lower lam, or try optimizer='adam'"
 
@@ -72,38 +77,58 @@ class REVISE(ImageExplainer):
     vae: ConvVAE | None = None
     confidence: float | None = 0.5
 
-    def fit(self, model: ImageModelLike, images: ImagesLike, labels: Outcomes | None = None) -> Self:
+    def fit(
+        self, model: ImageModelLike, images: ImagesLike, labels: Outcomes | None = None
+    ) -> Self:
         """Train the VAE on images, unless it is ready."""
         self.vae_ = ready_for(self.vae or ConvVAE(), as_images(images, ImageModel.of(model).size))
         return self
 
     def check(self, model: ImageModel) -> None:
-        require(self.lam >= 0, f"lam must be 0 or more (below 0 it rewards distance), got {self.lam}")
-        require(self.step is None or self.step > 0, f"step must be positive, got {self.step}")
-        require(self.max_iter >= 0, f"max_iter must be at least 0, got {self.max_iter}")
-        require(self.optimizer in STEPS, f"optimizer must be one of {tuple(STEPS)}, got {self.optimizer!r}")
+        if not self.lam >= 0:
+            raise SettingError(
+                f"lam must be 0 or more (below 0 it rewards distance), got {self.lam}"
+            )
+        if not (self.step is None or self.step > 0):
+            raise SettingError(f"step must be positive, got {self.step}")
+        if not self.max_iter >= 0:
+            raise SettingError(f"max_iter must be at least 0, got {self.max_iter}")
+        if self.optimizer not in STEPS:
+            raise SettingError(f"optimizer must be one of {tuple(STEPS)}, got {self.optimizer!r}")
         patient = self.patience is None or self.patience >= 1
-        require(patient, f"patience must be at least 1, or None, got {self.patience}")
+        if not patient:
+            raise SettingError(f"patience must be at least 1, or None, got {self.patience}")
         size, own = words(model.size), words(self.vae_.size)
-        require(size == own, f"the VAE is for images of {own}, the model takes {size}")
+        if size != own:
+            raise SettingError(f"the VAE is for images of {own}, the model takes {size}")
 
     def search(self, problem: ImageSearchProblem) -> Found:
-        n, net, passes = len(problem), self.vae_.fitted(), 0
-        out, iterations = problem.x.clone(), torch.zeros(n, dtype=torch.int64)
-        waiting, locks = torch.arange(n), not bool(problem.free.all())
-        slots, waiting = Slots.of(problem, waiting[: problem.batch_size], net), waiting[problem.batch_size :]
+        n = len(problem)
+        net = self.vae_.fitted()
+        passes = 0
+        out = problem.x.clone()
+        iterations = torch.zeros(n, dtype=torch.int64)
+        waiting = torch.arange(n)
+        locks = not bool(problem.free.all())
+        slots = Slots.of(problem, waiting[: problem.batch_size], net)
+        waiting = waiting[problem.batch_size :]
         while len(slots.pair):
             look = Look(slots, net, problem.model, self.lam, locks)
-            over = replace(problem.goal, label=slots.label).met(look.scores) | (slots.count >= self.max_iter)
+            over = replace(problem.goal, label=slots.label).met(look.scores) | (
+                slots.count >= self.max_iter
+            )
             over |= ~look.loss.isfinite() | self._stale(slots, look.loss)
             over |= (out_of_time := problem.budget.over())  # what is open comes back as it is
             done = over.nonzero().squeeze(1)
-            out[slots.pair[done]], iterations[slots.pair[done]] = look.y[done], slots.count[done]
+            out[slots.pair[done]] = look.y[done]
+            iterations[slots.pair[done]] = slots.count[done]
             if len(done) < len(over):
                 passes += len(over)
                 self.move(slots, look.gradient())
             problem.budget.bar.step(len(done))
-            slots, waiting = slots.refilled(done, problem, waiting[:0] if out_of_time else waiting, net)
+            slots, waiting = slots.refilled(
+                done, problem, waiting[:0] if out_of_time else waiting, net
+            )
         return Found(out, iterations, passes)
 
     def move(self, slots: "Slots", g: Tensor) -> None:
@@ -113,7 +138,9 @@ class REVISE(ImageExplainer):
             a, b = BETAS
             slots.mean = a * slots.mean + (1 - a) * g
             slots.square = b * slots.square + (1 - b) * g.square()
-            small, large = (correction(beta, self.max_iter + 1)[slots.count][:, None] for beta in BETAS)
+            small, large = (
+                correction(beta, self.max_iter + 1)[slots.count][:, None] for beta in BETAS
+            )
             g = slots.mean / small / ((slots.square / large).sqrt() + TINY)
         slots.z = slots.z - step * g
         slots.count = slots.count + 1
@@ -123,12 +150,15 @@ class REVISE(ImageExplainer):
         better = loss < slots.least * (1 - PROGRESS)
         slots.least = torch.where(better, loss, slots.least)
         slots.since = torch.where(better, 0, slots.since + 1)
-        return slots.since >= self.patience if self.patience is not None else torch.zeros_like(better)
+        return (
+            slots.since >= self.patience if self.patience is not None else torch.zeros_like(better)
+        )
 
 
 @cache
 def correction(beta: float, steps: int) -> Tensor:
-    """1 - beta^t for t = 1 .. steps. Looked up, as powers of a tensor differ in the last bit with a number's place."""
+    """1 - beta^t for t = 1 .. steps. Looked up, as powers of a tensor differ in the last bit with a
+    number's place."""
     return (1 - beta ** torch.arange(1, steps + 1, dtype=torch.float64)).float()
 
 
@@ -150,26 +180,44 @@ class Slots:
     @classmethod
     def of(cls, problem: ImageSearchProblem, pair: Tensor, net: Codec) -> "Slots":
         x = problem.x[pair]
-        z, zeros = net.encode(padded(x))[: len(pair)], torch.zeros(len(pair), dtype=torch.int64)
-        return cls(pair, z, x, problem.free[pair], problem.goal.label[pair], zeros, torch.zeros_like(z),
-                   torch.zeros_like(z), x.new_full((len(pair),), torch.inf), zeros)  # fmt: skip
+        z = net.encode(padded(x))[: len(pair)]
+        zeros = torch.zeros(len(pair), dtype=torch.int64)
+        return cls(
+            pair,
+            z,
+            x,
+            problem.free[pair],
+            problem.goal.label[pair],
+            zeros,
+            torch.zeros_like(z),
+            torch.zeros_like(z),
+            x.new_full((len(pair),), torch.inf),
+            zeros,
+        )
 
     def refilled(
         self, done: Tensor, problem: ImageSearchProblem, waiting: Tensor, net: Codec
     ) -> tuple["Slots", Tensor]:
-        """The slots with others in place of finished pairs, fewer of them if nobody waits; and who still does."""
+        """The slots with others in place of finished pairs, fewer of them if nobody waits; and who
+        still does."""
         if not len(done):
             return self, waiting
         stays = torch.ones(len(self.pair), dtype=torch.bool).index_fill_(0, done, False)
-        old, new = vars(self), vars(Slots.of(problem, waiting[: len(done)], net))
+        old = vars(self)
+        new = vars(Slots.of(problem, waiting[: len(done)], net))
         return Slots(*(torch.cat([old[k][stays], new[k]]) for k in old)), waiting[len(done) :]
 
 
 class Look:
-    """Where the codes in slots stand: images y, their scores and losses, and the way back to the codes."""
+    """Where the codes in slots stand: images y, their scores and losses, and the way back to the
+    codes."""
 
-    def __init__(self, slots: Slots, net: Codec, model: ImageModel, lam: float, locks: bool) -> None:
-        self.n, self.lam, x = len(slots.pair), lam, padded(slots.x)
+    def __init__(
+        self, slots: Slots, net: Codec, model: ImageModel, lam: float, locks: bool
+    ) -> None:
+        self.n = len(slots.pair)
+        self.lam = lam
+        x = padded(slots.x)
         self._z = padded(slots.z).detach().requires_grad_()
         with torch.enable_grad():
             y = net.decode(self._z)
@@ -178,7 +226,8 @@ class Look:
         self._away = self._y.detach() - x  # 0 at locked pixels
         ce, self._slope = cross_entropy(self._scores.detach(), padded(slots.label))
         self.loss = (ce + lam * self._away.abs().flatten(1).sum(1))[: self.n]  # (s,)
-        self.y, self.scores = self._y.detach()[: self.n], self._scores.detach()[: self.n]
+        self.y = self._y.detach()[: self.n]
+        self.scores = self._scores.detach()[: self.n]
 
     def gradient(self) -> Tensor:
         """(s, latent) of the loss by the codes."""

@@ -10,11 +10,15 @@ from holdfast.problem import SearchProblem
 
 
 class BestSoFar:
-    """The cheapest valid row for each person, and the nearest miss where there is none; columns have the weights (d,)
-    in the distance, if left out those of the schema."""
+    """The cheapest valid row for each person, and the nearest miss where there is none; columns
+    have the weights (d,) in the distance, if left out those of the schema."""
 
-    def __init__(self, problem: SearchProblem, distance: Distance, weight: Tensor | None = None) -> None:
-        self.problem, self.distance, self.x = problem, distance, problem.x
+    def __init__(
+        self, problem: SearchProblem, distance: Distance, weight: Tensor | None = None
+    ) -> None:
+        self.problem = problem
+        self.distance = distance
+        self.x = problem.x
         self.weight = problem.feasible.encoding.weight if weight is None else weight
         self.z = problem.feasible.project(problem.x)
         self.cost = problem.x.new_full((len(problem),), math.inf)
@@ -26,7 +30,8 @@ class BestSoFar:
         return self.cost < math.inf
 
     def offer(self, p: Tensor, gap: Tensor) -> Tensor:
-        """Keep rows p where they are valid and cheaper, or the nearest miss; returns which are valid (gap > 0)."""
+        """Keep rows p where they are valid and cheaper, or the nearest miss; returns which are
+        valid (gap > 0)."""
         met = gap > 0
         cost = torch.where(met, self.distance.value(p - self.x, self.weight), math.inf)
         take = torch.where(met, cost < self.cost, ~self.found & (gap > self.miss))
@@ -41,27 +46,34 @@ class BestSoFar:
 
     def take(self, other: "BestSoFar", rows: Tensor) -> None:
         """Keep what another search found for `rows` of it, where that is better."""
-        cost, miss = other.cost[rows], other.miss[rows]
+        cost = other.cost[rows]
+        miss = other.miss[rows]
         better = torch.where(other.found[rows], cost < self.cost, ~self.found & (miss > self.miss))
         self.z = torch.where(better[:, None], other.z[rows], self.z)
-        self.cost, self.miss = torch.minimum(self.cost, cost), torch.maximum(self.miss, miss)
+        self.cost = torch.minimum(self.cost, cost)
+        self.miss = torch.maximum(self.miss, miss)
 
     def put(self, rows: Tensor, other: "BestSoFar") -> None:
         """Take over what another search found for some rows, its first ones."""
         n = len(rows)
-        self.z[rows], self.cost[rows], self.miss[rows] = other.z[:n], other.cost[:n], other.miss[:n]
+        self.z[rows] = other.z[:n]
+        self.cost[rows] = other.cost[:n]
+        self.miss[rows] = other.miss[:n]
 
 
 class BestOfWalk(BestSoFar):
     """The same for a walk of many small steps, with its end where nothing was found.
 
-    On small batches points are gathered and compared in blocks: comparing each one would cost as much as the
-    step itself. On large ones the gathering would.
+    On small batches points are gathered and compared in blocks: comparing each one would cost as
+    much as the step itself. On large ones the gathering would.
     """
 
-    def __init__(self, problem: SearchProblem, distance: Distance, weight: Tensor | None = None) -> None:
+    def __init__(
+        self, problem: SearchProblem, distance: Distance, weight: Tensor | None = None
+    ) -> None:
         super().__init__(problem, distance, weight)
-        self.points, self.shortfalls = list[Tensor](), list[Tensor]()
+        self.points = list[Tensor]()
+        self.shortfalls = list[Tensor]()
         self.block = 64 if problem.x.numel() < 4096 else 1
 
     def see(self, p: Tensor, shortfall: Tensor) -> None:
@@ -72,10 +84,13 @@ class BestOfWalk(BestSoFar):
             self._compare()
 
     def _compare(self) -> None:
-        p, shortfall = self.points[0], self.shortfalls[0]
+        p = self.points[0]
+        shortfall = self.shortfalls[0]
         many = len(self.points) > 1
         if many:
-            p, shortfall = torch.stack(self.points), torch.stack(self.shortfalls)  # (block, n, d), (block, n, 1)
+            # (block, n, d), (block, n, 1)
+            p = torch.stack(self.points)
+            shortfall = torch.stack(self.shortfalls)
         cost = self.distance.value(p - self.x, self.weight)
         cost.masked_fill_(shortfall.squeeze(-1) >= 0, math.inf)
         if many:
@@ -88,7 +103,8 @@ class BestOfWalk(BestSoFar):
         self.shortfalls.clear()
 
     def done(self, last: Tensor) -> tuple[Tensor, Tensor]:
-        """What is kept of each row (the last attempt where nothing was found), and whether it was found."""
+        """What is kept of each row (the last attempt where nothing was found), and whether it was
+        found."""
         if self.points:
             self._compare()
         return torch.where(self.found[:, None], self.z, last), self.found

@@ -12,26 +12,31 @@ from holdfast.schema.feasible import FeasibleSet, stays_missing
 
 
 class CandidateProjection:
-    """What people can reach, for many candidates each: `FeasibleSet.project`, columns first as in `_candidates`.
+    """What people can reach, for many candidates each: `FeasibleSet.project`, columns first as in
+    `_candidates`.
 
-    It finds the same rows, up to rounding: steps along a grid are counted from the person's own value, where that is
-    on the grid, and not from its origin, which saves comparing the two.
+    It finds the same rows, up to rounding: steps along a grid are counted from the person's own
+    value, where that is on the grid, and not from its origin, which saves comparing the two.
     """
 
     def __init__(self, feasible: FeasibleSet) -> None:
         self.feasible = feasible
         encoding = feasible.encoding
-        one_hot, grid = encoding.one_hot, encoding.grid
+        one_hot = encoding.one_hot
+        grid = encoding.grid
         kinds = [2 if one_hot[j] else int(grid[j] > 0) for j in range(len(grid))]
         runs = [[j for j, _ in run] for _, run in groupby(enumerate(kinds), lambda pair: pair[1])]
         numbers = [(slice(run[0], run[-1] + 1), kinds[run[0]]) for run in runs if kinds[run[0]] < 2]
-        self.parts: list[tuple[slice, Part]] = [(c, (Steps if k else Interval)(feasible, c)) for c, k in numbers]
+        self.parts: list[tuple[slice, Part]] = [
+            (c, (Steps if k else Interval)(feasible, c)) for c, k in numbers
+        ]
         self.parts += [(c, Levels(feasible, c)) for c in (slice(a, b) for a, b in encoding.spans)]
 
     def only(self, feasible: FeasibleSet, rows: Tensor) -> "CandidateProjection":
         """That of some of the people, with what they can reach."""
         some = copy(self)
-        some.feasible, some.parts = feasible, [(columns, part.only(rows)) for columns, part in self.parts]
+        some.feasible = feasible
+        some.parts = [(columns, part.only(rows)) for columns, part in self.parts]
         return some
 
     def project(self, z: Tensor, people: slice) -> Tensor:
@@ -46,7 +51,9 @@ class CandidateProjection:
             into(z[columns], people)
         if missing.numel():
             some = self.feasible[people]
-            x, lo, hi = some.x.T[value, :, None], some.lo.T[missing, :, None], some.hi.T[missing, :, None]
+            x = some.x.T[value, :, None]
+            lo = some.lo.T[missing, :, None]
+            hi = some.hi.T[missing, :, None]
             stays = stays_missing(u, w, x, z[value], lo, hi)
             z[value], z[missing] = torch.where(stays, x, z[value]), stays.to(z.dtype)
         if len(encoding.rules):
@@ -57,7 +64,8 @@ class CandidateProjection:
 
     @property
     def by_column(self) -> bool:
-        """Is each column, and each category, brought within reach by itself, whatever the others hold?"""
+        """Is each column, and each category, brought within reach by itself, whatever the others
+        hold?"""
         return not (self.feasible.encoding.max_changes or len(self.feasible.encoding.rules))
 
     def _row_by_row(self, z: Tensor, people: slice, some: Tensor) -> Tensor:
@@ -67,9 +75,11 @@ class CandidateProjection:
 
 
 class Part(ABC):
-    """Some columns: brings candidates (columns, n, m) of people to values they may take, in place."""
+    """Some columns: brings candidates (columns, n, m) of people to values they may take, in
+    place."""
 
-    personal: ClassVar[tuple[str, ...]]  # names of the tensors (columns, n, 1) that have an entry for each person
+    # names of the tensors (columns, n, 1) that have an entry for each person
+    personal: ClassVar[tuple[str, ...]]
 
     @abstractmethod
     def __call__(self, z: Tensor, people: slice) -> None: ...
@@ -91,7 +101,8 @@ class Interval(Part):
     personal = ("lo", "hi")
 
     def __init__(self, feasible: FeasibleSet, columns: slice) -> None:
-        self.lo, self.hi = (_columns_first(v, columns) for v in (feasible.lo, feasible.hi))
+        self.lo = _columns_first(feasible.lo, columns)
+        self.hi = _columns_first(feasible.hi, columns)
 
     def __call__(self, z: Tensor, people: slice) -> None:
         torch.maximum(z, self.lo[:, people], out=z)
@@ -105,7 +116,8 @@ class Steps(Interval):
 
     def __init__(self, feasible: FeasibleSet, columns: slice) -> None:
         super().__init__(feasible, columns)
-        self.tick, origin = (v[columns, None, None] for v in (feasible.encoding.grid, feasible.encoding.origin))
+        self.tick = feasible.encoding.grid[columns, None, None]
+        origin = feasible.encoding.origin[columns, None, None]
         self.per_unit = 1 / self.tick
         self.own = torch.clamp(_columns_first(feasible.x, columns), self.lo, self.hi)
         near = torch.round((self.own + origin) / self.tick) * self.tick - origin
@@ -114,10 +126,14 @@ class Steps(Interval):
         self.any_off = bool(self.off.any())
 
     def __call__(self, z: Tensor, people: slice) -> None:
-        base, wanted = self.base[:, people], self._inside(z, people) if self.any_off else z
-        super().__call__(z.sub_(base).mul_(self.per_unit).round_().mul_(self.tick).add_(base), people)
+        base = self.base[:, people]
+        wanted = self._inside(z, people) if self.any_off else z
+        super().__call__(
+            z.sub_(base).mul_(self.per_unit).round_().mul_(self.tick).add_(base), people
+        )
         if self.any_off:
-            own, room = self.own[:, people], torch.where(self.off[:, people], 1e-5 * self.tick, -torch.inf)
+            own = self.own[:, people]
+            room = torch.where(self.off[:, people], 1e-5 * self.tick, -torch.inf)
             z.copy_(torch.where((wanted - own).abs() <= (wanted - z).abs() + room, own, z))
 
     def _inside(self, z: Tensor, people: slice) -> Tensor:
@@ -138,5 +154,6 @@ class Levels(Part):
         if self.any_shut:
             z += self.shut[:, people]
         torch.eq(z, z.amax(0), out=z)
-        if int(z.sum()) != z[0].numel():  # two are equally strong: the first; argmax is far slower than all of this
+        # two are equally strong: the first; argmax is far slower than all of this
+        if int(z.sum()) != z[0].numel():
             z.copy_(torch.zeros_like(z).scatter_(0, z.argmax(0, keepdim=True), 1.0))

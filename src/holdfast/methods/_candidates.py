@@ -1,8 +1,10 @@
-"""Many candidates per person, weighed at once: made reachable, judged, and the cheapest that succeeds kept.
+"""Many candidates per person, weighed at once: made reachable, judged, and the cheapest that
+succeeds kept.
 
-Candidates are tensors (d, n, m): columns first, then people, then the m candidates of each. What belongs to a person
-or to a column is then one number beside m candidates, so every operation runs along these, however few columns there
-are, and a model gets the lot as a transposed view. On rows (n m, d) the same steps cost several times the model.
+Candidates are tensors (d, n, m): columns first, then people, then the m candidates of each. What
+belongs to a person or to a column is then one number beside m candidates, so every operation runs
+along these, however few columns there are, and a model gets the lot as a transposed view. On rows
+(n m, d) the same steps cost several times the model.
 """
 
 import math
@@ -20,10 +22,12 @@ from holdfast.methods._candidate_projection import CandidateProjection
 from holdfast.nn.relu_network import Engine
 from holdfast.problem import SLACK, SearchProblem
 
-# Weighed before the time is looked at, and fewer where a layer is so wide that these would leave the cache.
+# Weighed before the time is looked at, and fewer where a layer is so wide that these would leave
+# the cache.
 CANDIDATES = 1 << 14
 
-Place = Callable[[slice, slice, Tensor], None]  # of people, samples: their candidates, into a tensor (d, n, m)
+# of people, samples: their candidates, into a tensor (d, n, m)
+Place = Callable[[slice, slice, Tensor], None]
 
 
 class Nearest(NamedTuple):
@@ -36,7 +40,9 @@ class Nearest(NamedTuple):
     @classmethod
     def start(cls, rows: Tensor) -> "Nearest":
         """No success so far, and what to return if it stays so."""
-        return cls(rows, rows.new_full((len(rows),), torch.inf), torch.zeros(len(rows), dtype=torch.int64))
+        return cls(
+            rows, rows.new_full((len(rows),), torch.inf), torch.zeros(len(rows), dtype=torch.int64)
+        )
 
     def take(self, rows: Tensor, found: "Nearest") -> None:
         """Keep what was found for some of the rows where it is cheaper."""
@@ -46,17 +52,22 @@ class Nearest(NamedTuple):
 
 
 class Candidates:
-    """The people of a problem, who may each be given many candidates; the nearest is nearest by `distance`, in which
-    columns have the weights (d,), or 1."""
+    """The people of a problem, who may each be given many candidates; the nearest is nearest by
+    `distance`, in which columns have the weights (d,), or 1."""
 
-    def __init__(self, problem: SearchProblem, distance: Distance, weight: Tensor | None = None) -> None:
-        self.problem, self.distance, self.weight = problem, distance, weight
+    def __init__(
+        self, problem: SearchProblem, distance: Distance, weight: Tensor | None = None
+    ) -> None:
+        self.problem = problem
+        self.distance = distance
+        self.weight = weight
         engine = problem.model.engine if problem.goal.k == 2 and problem.goal.is_lead else None
         self.lead = Lead(engine) if engine else None
         widest = max([problem.x.shape[1]] + [len(w) for w, _ in (engine.weights if engine else ())])
         self.at_once = min(CANDIDATES, rows_per_chunk(widest))
         self.memory = Scratch(problem.x)
-        self.up = (problem.goal.label[:, None] == 1) == (problem.goal.sign > 0)  # (n, 1) is it s_1 that should lead?
+        # (n, 1) is it s_1 that should lead?
+        self.up = (problem.goal.label[:, None] == 1) == (problem.goal.sign > 0)
         self.directions = {v for v in (False, True) if bool((self.up == v).any())}
         self.projection = CandidateProjection(problem.feasible)
 
@@ -68,15 +79,18 @@ class Candidates:
         if len(rows) == len(self):
             return self
         part = copy(self)
-        part.problem, part.up = self.problem[rows], self.up[rows]
+        part.problem = self.problem[rows]
+        part.up = self.up[rows]
         part.projection = self.projection.only(part.problem.feasible, rows)
         return part
 
     def nearest(self, samples: int, place: Place, *, ordered: bool = False) -> Nearest:
-        """The cheapest success among the `samples` candidates that `place` gives each person; people it does not come
-        to in time have none. Of candidates that are `ordered`, nearest first up to what making them reachable does, the
-        first success is taken, which saves measuring all."""
-        best, everyone = Nearest.start(self.problem.x.clone()), torch.arange(len(self))
+        """The cheapest success among the `samples` candidates that `place` gives each person;
+        people it does not come to in time have none. Of candidates that are `ordered`, nearest
+        first up to what making them reachable does, the first success is taken, which saves
+        measuring all."""
+        best = Nearest.start(self.problem.x.clone())
+        everyone = torch.arange(len(self))
         for some in _parts(samples, self.at_once):
             found = self._weigh(samples, some, place, ordered)
             best.take(everyone, found._replace(at=found.at + some.start))
@@ -87,7 +101,8 @@ class Candidates:
     def _weigh(self, samples: int, some: slice, place: Place, ordered: bool) -> Nearest:
         """The same among some of the samples."""
         x = self.problem.x.T
-        found, at = x.clone(), torch.zeros(len(self), dtype=torch.int64)
+        found = x.clone()
+        at = torch.zeros(len(self), dtype=torch.int64)
         ok = torch.zeros(len(self), dtype=torch.bool)
         for people in _parts(len(self), max(1, self.at_once // samples)):
             if people.start and self.problem.budget.over():
@@ -99,16 +114,19 @@ class Candidates:
             best = hit.view(torch.uint8).argmax(1) if ordered else self._cheapest(z, hit, people)
             number = torch.arange(0, hit.numel(), hit.shape[1]) + best
             found[:, people] = z.flatten(1).index_select(1, number)
-            ok[people], at[people] = hit.flatten()[number], best
+            ok[people] = hit.flatten()[number]
+            at[people] = best
         return Nearest(found.T, self._cost(found - x).masked_fill_(~ok, torch.inf), at)
 
     def met(self, z: Tensor, people: slice) -> Tensor:
         """(n, m) do reachable candidates get the wanted outcome, with a little to spare?"""
-        (_, n, m), flat = z.shape, z.flatten(1)
+        _, n, m = z.shape
+        flat = z.flatten(1)
         if self.lead:
             more = -(n * m) % ROW_BLOCK
             rows = (nn.functional.pad(flat, (0, more)) if more else flat).T
-            lead, level = self.lead(rows)[: n * m].view(n, m), self.problem.level
+            lead = self.lead(rows)[: n * m].view(n, m)
+            level = self.problem.level
             if len(self.directions) > 1:
                 lead = torch.where(self.up[people], lead, -lead)
             return lead < -level if self.directions == {False} else lead > level
@@ -130,11 +148,16 @@ class Candidates:
         if not isinstance(self.distance, Separable):
             return self.distance.value(delta.movedim(0, -1).contiguous(), self.weight)
         delta = self.distance.terms(delta, out=delta)
-        return column_sum(delta if self.weight is None else delta.mul_(self.weight.view(-1, *[1] * (delta.ndim - 1))))
+        return column_sum(
+            delta
+            if self.weight is None
+            else delta.mul_(self.weight.view(-1, *[1] * (delta.ndim - 1)))
+        )
 
 
 class Scratch:
-    """Room for one tensor after the other: pages fresh from the system cost as much as what is written to them."""
+    """Room for one tensor after the other: pages fresh from the system cost as much as what is
+    written to them."""
 
     def __init__(self, like: Tensor) -> None:
         self.room = like.new_empty(0)
@@ -162,8 +185,8 @@ class Lead:
 
 
 def column_sum(v: Tensor) -> Tensor:
-    """(d, ...) -> (...), overwrites v. The order of the sum depends on d alone, not, as that of torch.sum, on the place
-    in memory too: a row's answer must not change with its neighbours."""
+    """(d, ...) -> (...), overwrites v. The order of the sum depends on d alone, not, as that of
+    torch.sum, on the place in memory too: a row's answer must not change with its neighbours."""
     d = len(v)
     while d > 1:
         half = -(-d // 2)

@@ -7,8 +7,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from holdfast._core.checks import untyped
 from holdfast._core.rows import chunks
-from holdfast.errors import require, untyped
+from holdfast.errors import SettingError
 from holdfast.explainer import Explainer
 from holdfast.models.base import Model
 from holdfast.problem import Outcomes, Rows, SearchProblem
@@ -17,7 +18,8 @@ from holdfast.target import Target
 
 @dataclass(eq=False, repr=False)
 class DataMethod(Explainer):
-    """A method that remembers data rows, encoded as `data_` (m, d), and the model's `scores_` (m, k) of them."""
+    """A method that remembers data rows, encoded as `data_` (m, d), and the model's `scores_` (m,
+    k) of them."""
 
     needs_grad = False
     needs_data = True
@@ -33,7 +35,8 @@ class DataMethod(Explainer):
         self.scores_: Tensor = scores_of(self.data_, model)
 
     def data_by_label(self, problem: SearchProblem) -> Iterator[tuple[Tensor, Tensor]]:
-        """For each label the people (r,) who have it, and the data rows (m, d) with the outcome that they ask for."""
+        """For each label the people (r,) who have it, and the data rows (m, d) with the outcome
+        that they ask for."""
         for label in range(problem.goal.k):
             people = (problem.goal.label == label).nonzero().squeeze(1)
             if len(people):
@@ -46,15 +49,23 @@ def encoded(X: Rows, model: Model, name: str) -> Tensor:
     """Data rows as the model sees them, in memory of our own."""
     if not isinstance(X, Tensor):
         model.refuse_missing(X)
-    x = X.to(model.dtype, copy=True) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
-    require(len(x) > 0, f"{name} needs at least one data row, got none; pass the training rows")
+    x = (
+        X.to(model.dtype, copy=True)
+        if isinstance(X, Tensor)
+        else model.schema.encode(X, model.dtype)
+    )
+    if len(x) <= 0:
+        raise SettingError(f"{name} needs at least one data row, got none; pass the training rows")
     return x
 
 
 def check_columns(columns: int, model: Model) -> None:
     """Raise a `SettingError` if a method was fitted on rows of another width."""
     width = model.schema.width
-    require(columns == width, f"fitted on rows of {columns} columns, the model takes {width}; call .fit again")
+    if columns != width:
+        raise SettingError(
+            f"fitted on rows of {columns} columns, the model takes {width}; call .fit again"
+        )
 
 
 def scores_of(x: Tensor, model: Model) -> Tensor:
@@ -69,5 +80,6 @@ def classes_of(scores: Tensor, model: Model, y: Outcomes | None = None) -> Tenso
 
 
 def have_outcome(problem: SearchProblem, label: int, scores: Tensor) -> Tensor:
-    """(m,) which data rows, by their scores (m, k), have the outcome that people with this label ask for?"""
+    """(m,) which data rows, by their scores (m, k), have the outcome that people with this label
+    ask for?"""
     return replace(problem.goal, label=torch.full((len(scores),), label)).met(scores)

@@ -1,11 +1,13 @@
-"""Accelerated proximal steps (FISTA) with a weight of the loss found by bisection: what elastic nets have in common.
+"""Accelerated proximal steps (FISTA) with a weight of the loss found by bisection: what elastic
+nets have in common.
 
     for each weight c:   v_0 = z_0 = x
         z_{k+1} = step(v_k)                                      a gradient step on c * loss, then a proximal one
         v_{k+1} = z_{k+1} + k / (k + 3) (z_{k+1} - z_k)
 
-A row that had an answer on the way tries a smaller c next, half-way to the largest without one; the others one that is
-10 times as large, or half-way to the smallest with one. Beck and Teboulle 2009; Carlini and Wagner 2017 (bisection).
+A row that had an answer on the way tries a smaller c next, half-way to the largest without one; the
+others one that is 10 times as large, or half-way to the smallest with one. Beck and Teboulle 2009;
+Carlini and Wagner 2017 (bisection).
 """
 
 import math
@@ -22,12 +24,14 @@ Step = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
 def bisected(x: Tensor, c: Tensor, rounds: Iterable[Iterable[int]], step: Step) -> None:
     """Steps from rows or images x (n, ...), again and again with another weight, at first c (n,).
 
-    Each of `rounds` has the numbers k of the steps with one weight; step(v, c, k) gives the next point from the
-    extrapolated one, and which rows (n,) have an answer there.
+    Each of `rounds` has the numbers k of the steps with one weight; step(v, c, k) gives the next
+    point from the extrapolated one, and which rows (n,) have an answer there.
     """
-    low, high = x.new_zeros(len(x)), x.new_full((len(x),), math.inf)
+    low = x.new_zeros(len(x))
+    high = x.new_full((len(x),), math.inf)
     for steps in rounds:
-        z = v = x
+        z = x
+        v = z
         hit = torch.zeros(len(x), dtype=torch.bool)
         for k in steps:
             new, met = step(v, c, k)
@@ -48,7 +52,8 @@ def rounds_of(problem: SearchProblem, bisections: int, steps: int) -> Iterator[I
 
 
 def lead_and_gradient(problem: SearchProblem, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Scores (n, k) of rows v, the lead of the wanted outcome in probability (n,), and its gradient (n, d)."""
+    """Scores (n, k) of rows v, the lead of the wanted outcome in probability (n,), and its gradient
+    (n, d)."""
     scores, pull = problem.model.vjp(v)
     u = torch.softmax(scores, 1)
     lead, slope = problem.goal.lead_and_slope(u, soft=False)

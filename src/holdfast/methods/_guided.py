@@ -1,16 +1,18 @@
-"""Gradient descent until the model is sure enough: what ECCCo, Gravitational and ClaPROAR have in common.
+"""Gradient descent until the model is sure enough: what ECCCo, Gravitational and ClaPROAR have in
+common.
 
     minimise over z    CE(M(z), t) + lam * sum_j w_j |z_j - x_j| + term(z, t)        z reachable from x, from z = x
 
-t is the wanted class, M(z) the scores, S their softmax; each method has a `term` of its own. Plain steps against
-the gradient of each row's own sum; a row is mature, and stops, at the first point with S_t >= tau. The form is that of
-the gradient generators of "Counterfactual Training" (Altmeyer et al. 2025). Where any class but the present one will
-do, t is the likeliest other class of the row as it was.
+t is the wanted class, M(z) the scores, S their softmax; each method has a `term` of its own. Plain
+steps against the gradient of each row's own sum; a row is mature, and stops, at the first point
+with S_t >= tau. The form is that of the gradient generators of "Counterfactual Training" (Altmeyer
+et al. 2025). Where any class but the present one will do, t is the likeliest other class of the row
+as it was.
 
-Gradients are taken at the nearest reachable row of z and applied to z, as in `_walk.py`, and mature is what that row
-is. A column that may only rise can come back on the way, never below where it was. A target that asks for
-more than tau, by a probability or a margin, is waited for. A row that never matures keeps its last point, and counts if
-the model gives it the wanted outcome.
+Gradients are taken at the nearest reachable row of z and applied to z, as in `_walk.py`, and mature
+is what that row is. A column that may only rise can come back on the way, never below where it was.
+A target that asks for more than tau, by a probability or a margin, is waited for. A row that never
+matures keeps its last point, and counts if the model gives it the wanted outcome.
 """
 
 from dataclasses import dataclass
@@ -18,7 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from holdfast.errors import require
+from holdfast.errors import SettingError
 from holdfast.explainer import Explainer
 from holdfast.methods._walk import Walk, until_met
 from holdfast.methods.descent import Descent
@@ -45,11 +47,17 @@ class GuidedMethod(Explainer):
     steps: int = 50
 
     def check(self, model: Model) -> None:
-        require(self.lam >= 0, f"lam must be 0 or more (below 0 it rewards distance), got {self.lam}")
+        if not self.lam >= 0:
+            raise SettingError(
+                f"lam must be 0 or more (below 0 it rewards distance), got {self.lam}"
+            )
         likelier = "less would stop rows where another class is likelier"
-        require(0.5 <= self.tau < 1, f"tau must be at least 0.5 and below 1, got {self.tau}; {likelier}")
-        require(self.lr > 0, f"lr must be positive, got {self.lr}")
-        require(self.steps >= 1, f"steps must be at least 1, got {self.steps}")
+        if not 0.5 <= self.tau < 1:
+            raise SettingError(f"tau must be at least 0.5 and below 1, got {self.tau}; {likelier}")
+        if not self.lr > 0:
+            raise SettingError(f"lr must be positive, got {self.lr}")
+        if not self.steps >= 1:
+            raise SettingError(f"steps must be at least 1, got {self.steps}")
 
     def search(self, problem: SearchProblem) -> Tensor:
         return until_met(problem, self.walk(problem), self.steps)[0]
@@ -59,7 +67,8 @@ class GuidedMethod(Explainer):
         return GuidedWalk(self, problem)
 
     def by_scores(self, walk: "GuidedWalk", scores: Tensor, s: Tensor, t: int) -> Tensor:
-        """(n, k) the derivative of cross-entropy and term by the scores at step t; s is their softmax."""
+        """(n, k) the derivative of cross-entropy and term by the scores at step t; s is their
+        softmax."""
         return s - walk.own
 
 
@@ -67,12 +76,16 @@ class GuidedWalk(Walk):
     """The walk of `Descent` with plain steps, towards a class rather than a gap."""
 
     def __init__(self, how: GuidedMethod, problem: SearchProblem) -> None:
-        super().__init__(Descent(optimizer="sgd", lam=how.lam, lr=how.lr, steps=how.steps), problem, how.lam)
-        self.method, goal = how, problem.goal
+        super().__init__(
+            Descent(optimizer="sgd", lam=how.lam, lr=how.lr, steps=how.steps), problem, how.lam
+        )
+        self.method = how
+        goal = problem.goal
         label = goal.label if goal.sign > 0 else goal.wanted(problem.model(problem.x))
         self.label = label[:, None]
         self.own = torch.nn.functional.one_hot(label, goal.k).to(self.z.dtype)  # e_t
-        # Above sigmoid(level) the class leads all others together by more than the goal asks of the gap.
+        # Above sigmoid(level) the class leads all others together by more than the goal asks of the
+        # gap.
         level = torch.sigmoid(goal.least + SLACK).expand(len(problem))[:, None]
         enough = level.clamp_min(how.tau).to(self.z.dtype)
         # As a walk is there when it is below 0, not at it.
@@ -80,10 +93,13 @@ class GuidedWalk(Walk):
 
     def only(self, rows: Tensor) -> None:
         super().only(rows)
-        self.label, self.own, self.below = self.label[rows], self.own[rows], self.below[rows]
+        self.label = self.label[rows]
+        self.own = self.own[rows]
+        self.below = self.below[rows]
 
     def step(self, problem: SearchProblem, p: Tensor, t: int) -> Tensor:
-        """Move all rows once by the gradient at p; returns how far p is from being mature (below 0: it is)."""
+        """Move all rows once by the gradient at p; returns how far p is from being mature (below 0:
+        it is)."""
         scores, pull = problem.model.vjp(p)
         s = softmax(scores)
         if t < self.how.steps:

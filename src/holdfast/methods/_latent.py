@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from holdfast.errors import require
+from holdfast.errors import SettingError
 from holdfast.explainer import Explainer
 from holdfast.methods._autoencoder import Kind, TableAutoencoder, autoencoder
 from holdfast.models.base import Model
@@ -15,14 +15,17 @@ from holdfast.schema.schema import Schema
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class LatentMethod(Explainer):
-    """A method that searches in the latent space of an autoencoder of the data: its settings, and its training.
+    """A method that searches in the latent space of an autoencoder of the data: its settings, and
+    its training.
 
     Args:
         kind: "autoencoder", or "vae".
         hidden: widths of the autoencoder's layers before the latent one.
         latent, epochs, seed: its latent numbers, longest training and seed.
-        beta: weight of a VAE's divergence; the smaller, the closer rows are to what their codes decode to.
-        autoencoder: a ready `TableAutoencoder` (see `holdfast.methods._autoencoder`) in place of training one.
+        beta: weight of a VAE's divergence; the smaller, the closer rows are to what their codes
+            decode to.
+        autoencoder: a ready `TableAutoencoder` (see `holdfast.methods._autoencoder`) in place of
+            training one.
     """
 
     regression = True
@@ -39,15 +42,24 @@ class LatentMethod(Explainer):
     autoencoder: TableAutoencoder | None = None
 
     def __repr__(self) -> str:
-        """As for every method, with what it adds to these settings first: stored answers are known by it."""
+        """As for every method, with what it adds to these settings first: stored answers are known
+        by it."""
         shared = [f.name for f in fields(LatentMethod)]
         ordered = sorted(fields(self), key=lambda f: f.name in shared)
-        changed = [f"{f.name}={getattr(self, f.name)!r}" for f in ordered if getattr(self, f.name) != f.default]
+        changed = [
+            f"{f.name}={getattr(self, f.name)!r}"
+            for f in ordered
+            if getattr(self, f.name) != f.default
+        ]
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def check(self, model: Model) -> None:
-        columns, width = self.autoencoder_.width, model.schema.width
-        require(columns == width, f"the autoencoder is for rows of {columns} columns, the model takes {width}")
+        columns = self.autoencoder_.width
+        width = model.schema.width
+        if columns != width:
+            raise SettingError(
+                f"the autoencoder is for rows of {columns} columns, the model takes {width}"
+            )
 
     def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
         """Train the autoencoder, unless one was given."""
@@ -59,6 +71,14 @@ class LatentMethod(Explainer):
     ) -> TableAutoencoder:
         """That of the settings, or else one trained on rows."""
         return self.autoencoder or autoencoder(
-            X, schema, kind=self.kind, hidden=self.hidden, latent=self.latent, epochs=self.epochs, beta=self.beta,
-            seed=self.seed, given=given, progress=progress,
-        )  # fmt: skip
+            X,
+            schema,
+            kind=self.kind,
+            hidden=self.hidden,
+            latent=self.latent,
+            epochs=self.epochs,
+            beta=self.beta,
+            seed=self.seed,
+            given=given,
+            progress=progress,
+        )

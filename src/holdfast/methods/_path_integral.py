@@ -2,9 +2,10 @@
 
     J(z) = mean over models of  sum_j w_j p_y( b + t_j (z - b) ),    t_j = j / P,  j = 1 .. P
 
-t_P = 1 is the row itself. Black, Wang, Fredrikson and Datta, "Consistent Counterfactuals for Deep Models", ICLR
-2022, Definition 5 with w_j = 1 / P and one model. For Linear/ReLU networks the first layer is linear along the
-line, W(b + t(z - b)) = Wb + t W(z - b): it is computed once per row instead of once per point, both ways.
+t_P = 1 is the row itself. Black, Wang, Fredrikson and Datta, "Consistent Counterfactuals for Deep
+Models", ICLR 2022, Definition 5 with w_j = 1 / P and one model. For Linear/ReLU networks the first
+layer is linear along the line, W(b + t(z - b)) = Wb + t W(z - b): it is computed once per row
+instead of once per point, both ways.
 """
 
 from collections.abc import Callable
@@ -40,7 +41,8 @@ class Path(NamedTuple):
 
     @classmethod
     def of(cls, baseline: Tensor, points: int, end: float = 0.0) -> "Path":
-        """P equal steps; `end` is extra weight on the row itself, 1 gives the paper's Equation 5."""
+        """P equal steps; `end` is extra weight on the row itself, 1 gives the paper's Equation
+        5."""
         t = torch.arange(1, points + 1, dtype=baseline.dtype) / points
         w = torch.full_like(t, 1 / points)
         w[-1] += end
@@ -52,8 +54,12 @@ def path_value(model: Model, y: Tensor, path: Path) -> PathValue:
     engine = model.engine
     if engine is None or len(engine.weights) < 2:
         return _any_model(model, y, path)
-    alone = Stack([engine.inputs, *[len(w) for w, _ in engine.weights]], 1, engine.weights[0][0].dtype)
-    alone.load(dict(zip(alone.state(), (v[None] for pair in engine.weights for v in pair), strict=True)))
+    alone = Stack(
+        [engine.inputs, *[len(w) for w, _ in engine.weights]], 1, engine.weights[0][0].dtype
+    )
+    alone.load(
+        dict(zip(alone.state(), (v[None] for pair in engine.weights for v in pair), strict=True))
+    )
     return _linear_relu(alone, y, path)
 
 
@@ -65,9 +71,11 @@ def stack_value(models: ModelStack, y: Tensor, path: Path) -> PathValue:
 
 
 def own_and_slope(p: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
-    """Of probabilities (.., k): that of the class marked by `own`, and its derivative by the scores (.., k).
+    """Of probabilities (.., k): that of the class marked by `own`, and its derivative by the scores
+    (.., k).
 
-    p_y (own - p), with 1 - p_y as the sum of the others: the difference is rounded to 0 long before it is small.
+    p_y (own - p), with 1 - p_y as the sum of the others: the difference is rounded to 0 long before
+    it is small.
     """
     rest = p * (1 - own)
     prob = (p * own).sum(-1, keepdim=True)
@@ -77,7 +85,8 @@ def own_and_slope(p: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
 def _any_model(model: Model, y: Tensor, path: Path) -> PathValue:
     b, t, w = path
     own = torch.nn.functional.one_hot(y, len(model.classes)).to(b.dtype)
-    weight, signs = w.repeat_interleave(len(y)), (2.0 * y - 1).to(b.dtype).repeat(len(t))
+    weight = w.repeat_interleave(len(y))
+    signs = (2.0 * y - 1).to(b.dtype).repeat(len(t))
 
     def value(z: Tensor) -> Value:
         line = torch.lerp(b, z, t[:, None, None])  # (P, n, d)
@@ -86,7 +95,8 @@ def _any_model(model: Model, y: Tensor, path: Path) -> PathValue:
             lead = (scores[:, 1] - scores[:, 0]) * signs
             prob = torch.sigmoid(lead)
             up = weight * prob * torch.sigmoid(-lead) * signs
-            prob, by_score = prob.view(len(t), -1), torch.stack([-up, up], 1)
+            prob = prob.view(len(t), -1)
+            by_score = torch.stack([-up, up], 1)
         else:
             prob, slope = own_and_slope(torch.softmax(scores, 1).reshape(len(t), len(z), -1), own)
             by_score = (w[:, None, None] * slope).flatten(0, 1)
@@ -103,9 +113,12 @@ def _any_stack(models: ModelStack, y: Tensor, path: Path) -> PathValue:
         line = torch.lerp(b, z, t[:, None, None]).detach().requires_grad_()  # (P, n, d)
         with torch.enable_grad():
             raw = models.scores(line.flatten(0, 1))
-            scores = to_scores(raw.flatten(0, 1), "logits").reshape(models.count, len(t), len(z), -1)
+            scores = to_scores(raw.flatten(0, 1), "logits").reshape(
+                models.count, len(t), len(z), -1
+            )
         own = torch.nn.functional.one_hot(y, scores.shape[3]).to(b.dtype)
-        prob, slope = own_and_slope(torch.softmax(scores.detach(), 3), own)  # (M, P, n), (M, P, n, k)
+        # (M, P, n), (M, P, n, k)
+        prob, slope = own_and_slope(torch.softmax(scores.detach(), 3), own)
         (g,) = torch.autograd.grad(scores, line, w[:, None, None] * slope)
         total = _over_points(w, prob.sum(0))
         return Value(total, prob[:, -1].amin(0), _over_points(t, g), scores[0, -1].detach())
@@ -114,7 +127,8 @@ def _any_stack(models: ModelStack, y: Tensor, path: Path) -> PathValue:
 
 
 def _over_points(weights: Tensor, values: Tensor) -> Tensor:
-    """The weighted sum over the first axis, term by term: a product of matrices may add rows in another order."""
+    """The weighted sum over the first axis, term by term: a product of matrices may add rows in
+    another order."""
     out = weights[0] * values[0]
     for weight, value in zip(weights[1:], values[1:], strict=True):
         out += weight * value
@@ -123,20 +137,28 @@ def _over_points(weights: Tensor, values: Tensor) -> Tensor:
 
 def _linear_relu(models: Stack, y: Tensor, path: Path) -> PathValue:
     b, t, w = path
-    (w1, b1), middle, (wl, bl) = models.layers[0], models.layers[1:-1], models.layers[-1]
-    start = (b1 + (b @ w1)[:, None])[:, None]  # (M, 1, 1, h) what the first layer makes of the baseline
+    w1, b1 = models.layers[0]
+    middle = models.layers[1:-1]
+    wl, bl = models.layers[-1]
+    # (M, 1, 1, h) what the first layer makes of the baseline
+    start = (b1 + (b @ w1)[:, None])[:, None]
     two = models.sizes[-1] <= 2
     if two and models.sizes[-1] == 2:  # only the difference of the two scores counts
-        wl, bl = wl[..., 1:] - wl[..., :1], bl[..., 1:] - bl[..., :1]
+        wl = wl[..., 1:] - wl[..., :1]
+        bl = bl[..., 1:] - bl[..., :1]
     sign = (2.0 * y - 1).to(b.dtype)
     own = torch.nn.functional.one_hot(y, max(2, models.sizes[-1])).to(b.dtype)
-    m, points, n = models.count, len(t), len(y)
-    steps, room = t[:, None, None], torch.empty(m, points, n, models.sizes[1], dtype=b.dtype)
+    m = models.count
+    points = len(t)
+    n = len(y)
+    steps = t[:, None, None]
+    room = torch.empty(m, points, n, models.sizes[1], dtype=b.dtype)
     # Memory for hidden values and their slopes, kept from step to step.
     hidden = [torch.empty(m, points * n, width, dtype=b.dtype) for width in models.sizes[2:-1]]
     slopes = [torch.empty(m, points * n, width, dtype=b.dtype) for width in models.sizes[1:-2]]
     back = wl.transpose(1, 2).contiguous()
-    # Sums over models and points as products of whole blocks of columns: a row then gets the same bits in any place.
+    # Sums over models and points as products of whole blocks of columns: a row then gets the same
+    # bits in any place.
     every = w.repeat(m)
     more = -models.sizes[0] % COLUMN_BLOCK
     first = torch.nn.functional.pad(w1.transpose(1, 2).reshape(-1, models.sizes[0]), (0, more))

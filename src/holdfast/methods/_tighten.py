@@ -1,4 +1,5 @@
-"""Making a valid answer cheaper without losing it. Shared by the searches that end near the boundary."""
+"""Making a valid answer cheaper without losing it. Shared by the searches that end near the
+boundary."""
 
 import torch
 from torch import Tensor
@@ -9,16 +10,24 @@ from holdfast.schema.feasible import FeasibleSet
 
 
 def tangent_step(
-    feasible: FeasibleSet, u: Tensor, gap: Tensor, grad: Tensor, radius: Tensor, distance: Distance, aim: float,
-    *, whole: bool = False,
-) -> Tensor:  # fmt: skip
+    feasible: FeasibleSet,
+    u: Tensor,
+    gap: Tensor,
+    grad: Tensor,
+    radius: Tensor,
+    distance: Distance,
+    aim: float,
+    *,
+    whole: bool = False,
+) -> Tensor:
     """Cheapest row within `radius` of u whose gap, by the tangent plane at u, is `aim`.
 
-    From the row p nearest to x inside the trust region every move costs w_j per unit and gains |g_j|; which moves are
-    cheapest is up to the distance. One-hot columns, and what says that a number is missing, stay as in u.
+    From the row p nearest to x inside the trust region every move costs w_j per unit and gains
+    |g_j|; which moves are cheapest is up to the distance. One-hot columns, and what says that a
+    number is missing, stay as in u.
 
-    What is cheapest counts from x where the `whole` change is asked for: near the optimum; to get across at all, moves
-    from p alone do better. It is the same for l1.
+    What is cheapest counts from x where the `whole` change is asked for: near the optimum; to get
+    across at all, moves from p alone do better. It is the same for l1.
     """
     frozen = feasible.encoding.one_hot | feasible.encoding.missing
     lo = torch.where(frozen, u, torch.maximum(feasible.lo, u - radius))
@@ -33,34 +42,44 @@ def tangent_step(
 
 
 def _round_away(feasible: FeasibleSet, u: Tensor) -> Tensor:
-    """Steps on a grid rounded away from x: one step too many keeps the answer, one too few loses it."""
+    """Steps on a grid rounded away from x: one step too many keeps the answer, one too few loses
+    it."""
     step = feasible.encoding.grid
     ticks = torch.ceil((u - feasible.x).abs() / step.clamp_min(1e-12) - 1e-3)
     return torch.where(step > 0, feasible.x + torch.sign(u - feasible.x) * ticks * step, u)
 
 
 def tighten(problem: SearchProblem, z: Tensor, distance: Distance, steps: int) -> Tensor:
-    """Trust-region steps from valid rows z; a step counts only if the row stays valid and gets cheaper."""
-    feasible, x = problem.feasible, problem.x
-    weight, widths = feasible.encoding.weight, feasible.widths
+    """Trust-region steps from valid rows z; a step counts only if the row stays valid and gets
+    cheaper."""
+    feasible = problem.feasible
+    x = problem.x
+    weight = feasible.encoding.weight
+    widths = feasible.widths
     gap, grad = problem.gap_and_gradient(z)
     cost = distance.value(z - x, weight)
     size = torch.full_like(gap, 0.2)
     for _ in problem.steps(steps):
         radius = widths * size[:, None]
-        u = feasible.project(tangent_step(feasible, z, gap, grad, radius, distance, aim=1e-4, whole=True))
+        u = feasible.project(
+            tangent_step(feasible, z, gap, grad, radius, distance, aim=1e-4, whole=True)
+        )
         new_gap, new_grad = problem.gap_and_gradient(u)
         new_cost = distance.value(u - x, weight)
         better = (new_gap > 0) & (new_cost < cost)
-        z, grad = torch.where(better[:, None], u, z), torch.where(better[:, None], new_grad, grad)
-        gap, cost = torch.where(better, new_gap, gap), torch.where(better, new_cost, cost)
+        z = torch.where(better[:, None], u, z)
+        grad = torch.where(better[:, None], new_grad, grad)
+        gap = torch.where(better, new_gap, gap)
+        cost = torch.where(better, new_cost, cost)
         size = torch.where(better, size * 2, size / 2).clamp(1e-4, 1.0)
     return z
 
 
 def swap(problem: SearchProblem, z: Tensor, distance: Distance, steps: int = 8) -> Tensor:
-    """Try to do without each changed feature, the most expensive first, by asking the numbers to make up for it."""
-    feasible, x = problem.feasible, problem.x
+    """Try to do without each changed feature, the most expensive first, by asking the numbers to
+    make up for it."""
+    feasible = problem.feasible
+    x = problem.x
     encoding = feasible.encoding
     price = encoding.per_feature(distance.terms(z - x))
     order = price.argsort(1, descending=True)
@@ -78,16 +97,20 @@ def swap(problem: SearchProblem, z: Tensor, distance: Distance, steps: int = 8) 
             better = trying.squeeze(1) & (gap > 0) & (new_cost < cost)
             z = torch.where(better[:, None], u, z)
             cost = torch.where(better, new_cost, cost)
-            u = without.project(tangent_step(without, u, gap, grad, feasible.widths * 0.5**k, distance, aim=1e-3))
+            u = without.project(
+                tangent_step(without, u, gap, grad, feasible.widths * 0.5**k, distance, aim=1e-3)
+            )
     return z
 
 
 def revert(problem: SearchProblem, z: Tensor, distance: Distance = squared_l2) -> Tensor:
-    """Give features back their own value, smallest change first, wherever the row stays valid without it.
+    """Give features back their own value, smallest change first, wherever the row stays valid
+    without it.
 
     Works for any model: it only asks whether rows are valid.
     """
-    feasible, x = problem.feasible, problem.x
+    feasible = problem.feasible
+    x = problem.x
     encoding = feasible.encoding
     size = encoding.per_feature(distance.terms(z - x))  # (n, features)
     order = torch.where(size > 0, size, torch.inf).argsort(1)

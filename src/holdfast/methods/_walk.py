@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from holdfast._core.adam import adam_step
+from holdfast._core.checks import untyped
 from holdfast._core.rows import ROW_BLOCK
 from holdfast.distances import least_squares_step, penalty_of
-from holdfast.errors import untyped
 from holdfast.nn.relu_network import Pullback
 from holdfast.problem import SearchProblem
 from holdfast.schema.feasible import FeasibleSet
@@ -20,32 +20,44 @@ if TYPE_CHECKING:
 
 
 class Walk:
-    """Where all rows are, and the memory of the optimiser, one row each; `how` has loss, distance and step size."""
+    """Where all rows are, and the memory of the optimiser, one row each; `how` has loss, distance
+    and step size."""
 
     def __init__(self, how: "Descent", problem: SearchProblem, lam: float) -> None:
-        self.how, self.lam, self.z = how, lam, problem.feasible.clamp(problem.x)
-        self.level, self.soft = problem.level, True if how.loss == "cross_entropy" else None
+        self.how = how
+        self.lam = lam
+        self.z = problem.feasible.clamp(problem.x)
+        self.level = problem.level
+        self.soft = True if how.loss == "cross_entropy" else None
         # The tiny start of the second moment keeps 0 / 0 away, as an epsilon would.
-        self.m, self.v = torch.zeros_like(self.z), torch.full_like(self.z, 1e-16)
-        self.counts = torch.arange(1.0, how.steps + 2).unbind()  # of steps made, as the kernel wants them
+        self.m = torch.zeros_like(self.z)
+        self.v = torch.full_like(self.z, 1e-16)
+        # of steps made, as the kernel wants them
+        self.counts = torch.arange(1.0, how.steps + 2).unbind()
         self.distance = penalty_of(how.norm)
         self.slope_weight = self.distance.slope_weight(problem.feasible.weights, lam)
         self.update = _compiled() if how.compile else _update
 
     def only(self, rows: Tensor) -> None:
         """Go on with some of the rows."""
-        self.z, self.m, self.v, self.slope_weight = self.z[rows], self.m[rows], self.v[rows], self.slope_weight[rows]
+        self.z = self.z[rows]
+        self.m = self.m[rows]
+        self.v = self.v[rows]
+        self.slope_weight = self.slope_weight[rows]
 
     def row(self, feasible: FeasibleSet) -> Tensor:
         """The reachable rows where the walk is."""
         return self.z if feasible.is_box else feasible.project(self.z)
 
     def step(self, problem: SearchProblem, p: Tensor, t: int) -> Tensor:
-        """Move all rows once by the gradient at p; returns how far p is from the goal (below 0: met)."""
+        """Move all rows once by the gradient at p; returns how far p is from the goal (below 0:
+        met)."""
         u, v, pull = problem.model.shortfall(p, problem.goal, self.level, self.soft)
         if self.how.optimizer == "newton":
             lr = self._rate(t)
-            self.z = problem.feasible.clamp(self.z + lr * (self._tangent_optimum(problem, p, v, pull) - p))
+            self.z = problem.feasible.clamp(
+                self.z + lr * (self._tangent_optimum(problem, p, v, pull) - p)
+            )
             return u
         self._move(self._gradient(problem, p, v, pull), t, problem.feasible.lo, problem.feasible.hi)
         return u
@@ -66,7 +78,8 @@ class Walk:
 
     def _move(self, grad: Tensor, t: int, lo: Tensor, hi: Tensor) -> None:
         """One step of the optimiser, and back between the limits."""
-        how, lr = self.how, self._rate(t)
+        how = self.how
+        lr = self._rate(t)
         if how.optimizer == "adam" and not how.compile:
             z = self.z.clone()
             adam_step([z], [grad], [self.m], [self.v], [self.counts[t]], lr=lr)
@@ -74,30 +87,39 @@ class Walk:
             return
         if how.optimizer == "adam":
             lr *= math.sqrt(1 - 0.999 ** (t + 1)) / (1 - 0.9 ** (t + 1))  # both bias corrections
-        rate: Any = torch.tensor(lr) if how.compile else lr  # a compiled step must not depend on a number
+        # a compiled step must not depend on a number
+        rate: Any = torch.tensor(lr) if how.compile else lr
         self.z = self.update(self.z, grad, rate, self.m, self.v, lo, hi, how.optimizer)
 
-    def _tangent_optimum(self, problem: SearchProblem, p: Tensor, v: Tensor, pull: Pullback) -> Tensor:
-        """Gauss-Newton: the best row if the score were the tangent plane at p; bounds are kept exactly."""
-        x, feasible = problem.x, problem.feasible
+    def _tangent_optimum(
+        self, problem: SearchProblem, p: Tensor, v: Tensor, pull: Pullback
+    ) -> Tensor:
+        """Gauss-Newton: the best row if the score were the tangent plane at p; bounds are kept
+        exactly."""
+        x = problem.x
+        feasible = problem.feasible
         g = -pull(torch.ones_like(v))
-        need = self.how.score - (self.level - v.squeeze(1)) + (g * (p - x)).sum(1)  # what is to be gained from x
+        # what is to be gained from x
+        need = self.how.score - (self.level - v.squeeze(1)) + (g * (p - x)).sum(1)
         up = (g * need[:, None]) > 0
         room = torch.where(up, feasible.hi - x, x - feasible.lo)
-        move = least_squares_step(need.abs(), g.abs(), feasible.weights.clamp_min(1e-6), room, ridge=self.lam)
+        move = least_squares_step(
+            need.abs(), g.abs(), feasible.weights.clamp_min(1e-6), room, ridge=self.lam
+        )
         return x + torch.where(up, move, -move)
 
 
 class SoftWalk(Walk):
     """The same through a softmax over the levels of each category.
 
-    Levels that a person may not take have no part in it: what is fixed stays as it is. The logits have no limits, the
-    softmax keeps their levels between 0 and 1; numbers stay in their intervals.
+    Levels that a person may not take have no part in it: what is fixed stays as it is. The logits
+    have no limits, the softmax keeps their levels between 0 and 1; numbers stay in their intervals.
     """
 
     def __init__(self, how: "Descent", problem: SearchProblem, lam: float) -> None:
         super().__init__(how, problem, lam)
-        feasible, one_hot = problem.feasible, problem.feasible.encoding.one_hot
+        one_hot = problem.feasible.encoding.one_hot
+        feasible = problem.feasible
         self.lo = torch.where(one_hot, -math.inf, feasible.lo)
         self.hi = torch.where(one_hot, math.inf, feasible.hi)
         shut = one_hot & (feasible.hi <= 0)
@@ -105,7 +127,8 @@ class SoftWalk(Walk):
 
     def only(self, rows: Tensor) -> None:
         super().only(rows)
-        self.lo, self.hi = self.lo[rows], self.hi[rows]
+        self.lo = self.lo[rows]
+        self.hi = self.hi[rows]
         self.open = None if self.open is None else self.open[rows]
 
     def row(self, feasible: FeasibleSet) -> Tensor:
@@ -130,32 +153,43 @@ class SoftWalk(Walk):
 
 
 def until_met(problem: SearchProblem, walk: Walk, steps: int) -> tuple[Tensor, Tensor]:
-    """The first point of each row's walk that is there (`step` below 0), the last one if none is, and whether it is.
+    """The first point of each row's walk that is there (`step` below 0), the last one if none is,
+    and whether it is.
 
-    Rows that have stopped walk on unseen until they are half of the batch: to let them leave it one by one would cost
-    as much as the steps themselves.
+    Rows that have stopped walk on unseen until they are half of the batch: to let them leave it one
+    by one would cost as much as the steps themselves.
     """
-    answer, found = problem.x.clone(), torch.zeros(len(problem), dtype=torch.bool)
-    rows, on, p = torch.arange(len(problem)), torch.ones(len(problem), dtype=torch.bool), problem.x
+    answer = problem.x.clone()
+    found = torch.zeros(len(problem), dtype=torch.bool)
+    rows = torch.arange(len(problem))
+    on = torch.ones(len(problem), dtype=torch.bool)
+    p = problem.x
     for t in problem.steps(steps + 1):
         p = walk.row(problem.feasible)
         stop = (on & (walk.step(problem, p, t).squeeze(1) < 0)).nonzero().squeeze(1)
         if not len(stop):
             continue
-        answer[rows[stop]], found[rows[stop]], on[stop] = p[stop], True, False
+        answer[rows[stop]] = p[stop]
+        found[rows[stop]] = True
+        on[stop] = False
         left = int(on.sum())
         if not left:
             break
         if 2 * left <= len(on) and len(on) > ROW_BLOCK:
             # A few that have stopped stay, so that no model has to pad at every step.
             stay = on.logical_not().argsort(stable=True)[: left + -left % ROW_BLOCK]
-            rows, on, problem, p = rows[stay], on[stay], problem[stay], p[stay]
+            rows = rows[stay]
+            on = on[stay]
+            problem = problem[stay]
+            p = p[stay]
             walk.only(stay)
     answer[rows[on]] = p[on]
     return answer, found
 
 
-def _update(z: Tensor, g: Tensor, lr: Any, m: Tensor, v: Tensor, lo: Tensor, hi: Tensor, optimizer: str) -> Tensor:
+def _update(
+    z: Tensor, g: Tensor, lr: Any, m: Tensor, v: Tensor, lo: Tensor, hi: Tensor, optimizer: str
+) -> Tensor:
     """The optimiser's step (moments m and v in place), and back into the limits."""
     if optimizer == "adam":
         m.lerp_(g, 0.1)

@@ -1,15 +1,17 @@
-"""C-CHVAE: rings around the code of a row, in the latent space of a VAE that is given what cannot change.
+"""C-CHVAE: rings around the code of a row, in the latent space of a VAE that is given what cannot
+change.
 
-As the CARLA benchmark runs it: p = 1, the answer nearest in l1. Decoded rows are made reachable before they are
-judged and compared. Directions and lengths are drawn once and shared by all rows: what a row is tried with depends on
-the seed alone, so two models are compared on the same draws.
+As the CARLA benchmark runs it: p = 1, the answer nearest in l1. Decoded rows are made reachable
+before they are judged and compared. Directions and lengths are drawn once and shared by all rows:
+what a row is tried with depends on the seed alone, so two models are compared on the same draws.
 
-Any two answers for one row are dec(z') and dec(z'') with z', z'' in the balls of the rings they were found in, hence
+Any two answers for one row are dec(z') and dec(z'') with z', z'' in the balls of the rings they
+were found in, hence
 
     |dec(z') - dec(z'')| <= L (r' + r''),   L the Lipschitz constant of dec,   r', r'' the upper ends of the rings
 
-before they are made reachable (Theorem 3 of Krishna, Agarwal and Lakkaraju; radii in l1 are at least those in l2).
-`trace` and `retrace` tell the radii.
+before they are made reachable (Theorem 3 of Krishna, Agarwal and Lakkaraju; radii in l1 are at
+least those in l2). `trace` and `retrace` tell the radii.
 """
 
 from dataclasses import dataclass
@@ -23,7 +25,7 @@ from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import limited_threads
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.distances import Distance, Norm, distance_of, l1, l2, penalty_of
-from holdfast.errors import require
+from holdfast.errors import SettingError
 from holdfast.methods._candidates import Candidates, Nearest, Place
 from holdfast.methods._latent import LatentMethod
 from holdfast.models.base import Model
@@ -35,7 +37,8 @@ class Trace(NamedTuple):
 
     rows: Tensor  # (n, d) the answers; rows without one as they were
     start: Tensor  # (n, latent) the codes of the rows
-    z: Tensor  # (n, latent) the points that were decoded; the codes themselves where there is no answer
+    # (n, latent) the points that were decoded; the codes themselves where there is no answer
+    z: Tensor
     radius: Tensor  # (n,) upper end of the ring; inf where there is no answer
 
 
@@ -68,7 +71,10 @@ class CCHVAE(LatentMethod):
 
     title = "random search in growing rings around the row's code in a conditional VAE, any model"
     paper = "Pawelczyk et al. 2020 (C-CHVAE)"
-    when = "answers should look like data, for any model; two models are tried with the same candidates"
+    when = (
+        "answers should look like data, for any model; two models are tried with the same "
+        "candidates"
+    )
     cost = "up to rings x samples forward passes for each row, after training a VAE once"
     advice = "raise rings, step or samples, or try NearestNeighbor"
 
@@ -80,8 +86,10 @@ class CCHVAE(LatentMethod):
 
     def check(self, model: Model) -> None:
         super().check(model)
-        require(self.step > 0, f"step must be positive, got {self.step}")
-        require(self.rings >= 1 and self.samples >= 1, "rings and samples must be at least 1")
+        if not self.step > 0:
+            raise SettingError(f"step must be positive, got {self.step}")
+        if not (self.rings >= 1 and self.samples >= 1):
+            raise SettingError("rings and samples must be at least 1")
         distance_of(self.p, (l1, l2), "p")
         penalty_of(self.norm)
 
@@ -92,8 +100,10 @@ class CCHVAE(LatentMethod):
         """The search, and which latent points its answers were decoded from."""
         candidates = Candidates(problem, penalty_of(self.norm), problem.feasible.encoding.weight)
         start = self.autoencoder_.encode(problem.x)
-        best, z = Nearest.start(problem.feasible.project(problem.x)), start.clone()
-        radius, rows = start.new_full((len(problem),), torch.inf), torch.arange(len(problem))
+        best = Nearest.start(problem.feasible.project(problem.x))
+        z = start.clone()
+        radius = start.new_full((len(problem),), torch.inf)
+        rows = torch.arange(len(problem))
         for i in problem.steps(self.rings):
             moves = self._moves(problem.rng, i, start)
             found = candidates.nearest(self.samples, self._place(candidates, start[rows], moves))
@@ -102,7 +112,8 @@ class CCHVAE(LatentMethod):
             z[rows[hit]] += moves[found.at[hit]]
             radius[rows[hit]] = (i + 1) * self.step
             stay = (~hit).nonzero().squeeze(1)
-            rows, candidates = rows[stay], candidates.only(stay)
+            rows = rows[stay]
+            candidates = candidates.only(stay)
             if not len(rows):
                 break
         return Trace(best.rows, start, z, radius)
@@ -110,12 +121,19 @@ class CCHVAE(LatentMethod):
     def _moves(self, rng: RowRandom, ring: int, like: Tensor) -> Tensor:
         """(samples, latent) steps from the codes into a ring, the same for all rows."""
         u = rng.common_normal(self.samples, like.shape[1], draw=2 * ring, dtype=like.dtype)
-        length = self.step * (ring + rng.common_uniform(self.samples, draw=2 * ring + 1, dtype=like.dtype))
-        return u * (length / distance_of(self.p).value(u).clamp_min(torch.finfo(u.dtype).tiny))[:, None]
+        length = self.step * (
+            ring + rng.common_uniform(self.samples, draw=2 * ring + 1, dtype=like.dtype)
+        )
+        return (
+            u
+            * (length / distance_of(self.p).value(u).clamp_min(torch.finfo(u.dtype).tiny))[:, None]
+        )
 
     def _place(self, candidates: Candidates, start: Tensor, moves: Tensor) -> Place:
-        net, x = self.autoencoder_, candidates.problem.x
-        soft = not candidates.projection.by_column  # else only the strongest level counts, and the logits tell that too
+        net = self.autoencoder_
+        x = candidates.problem.x
+        # else only the strongest level counts, and the logits tell that too
+        soft = not candidates.projection.by_column
 
         def place(people: slice, some: slice, z: Tensor) -> None:
             d, n, m = z.shape
@@ -128,17 +146,21 @@ class CCHVAE(LatentMethod):
 def retrace(method: CCHVAE, model: Model, cfs: Counterfactuals) -> Trace:
     """Where the answers `cfs` that `method` gave on `model` came from.
 
-    The search is a function of rows, goal and seed, which `cfs` holds, so it is run again rather than stored. Rows
-    without an answer have their own code as z, and no radius (inf).
+    The search is a function of rows, goal and seed, which `cfs` holds, so it is run again rather
+    than stored. Rows without an answer have their own code as z, and no radius (inf).
     """
     rows = torch.tensor(cfs.found).nonzero().squeeze(1)
     x = cfs.x[rows]
     with model.eval_mode(), limited_threads(1):
-        feasible, rng = model.schema.feasible(x), RowRandom.of(cfs.run.seed, x)
+        feasible = model.schema.feasible(x)
+        rng = RowRandom.of(cfs.run.seed, x)
         budget = TimeBudget(None, Progress(False, ""))
         part = method.trace(SearchProblem(model, x, cfs.goal[rows], feasible, rng, budget))
         start = method.autoencoder_.encode(cfs.x)
     radius = start.new_full((len(cfs),), torch.inf)
-    found, z = cfs.x.clone(), start.clone()
-    found[rows], z[rows], radius[rows] = part.rows, part.z, part.radius
+    found = cfs.x.clone()
+    z = start.clone()
+    found[rows] = part.rows
+    z[rows] = part.z
+    radius[rows] = part.radius
     return Trace(found, start, z, radius)

@@ -1,22 +1,23 @@
 """ClaPROAR: answers that also pay for what they cost the model that is trained on them.
 
-The row that a person hands in becomes training data of the class t. The loss that it brings there is a cost to
-everybody else, as it moves the boundary; here it is the cross-entropy of the present model. What is shared with other
-methods, such as when a row stops, is in `_guided.py`.
+The row that a person hands in becomes training data of the class t. The loss that it brings there
+is a cost to everybody else, as it moves the boundary; here it is the cross-entropy of the present
+model. What is shared with other methods, such as when a row stops, is in `_guided.py`.
 """
 
 from dataclasses import dataclass
 
 from torch import Tensor
 
-from holdfast.errors import require
+from holdfast.errors import SettingError
 from holdfast.methods._guided import GuidedMethod, GuidedWalk
 from holdfast.models.base import Model
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ClaPROAR(GuidedMethod):
-    """Gradient descent that also pays the loss that a model retrained on the answer would have there.
+    """Gradient descent that also pays the loss that a model retrained on the answer would have
+    there.
 
         minimise over z    CE(M(z), t) + lam |z - x|_1 + external * CE(M(z), t)
 
@@ -37,14 +38,20 @@ class ClaPROAR(GuidedMethod):
 
     title = "gradient descent that also pays the loss of the model's next training"
     paper = "Altmeyer et al. 2023 (ClaPROAR)"
-    when = "many people will follow the advice, the model will be trained on them, and there are no data"
+    when = (
+        "many people will follow the advice, the model will be trained on them, and there are no "
+        "data"
+    )
 
     lam: float = 0.1
     external: float = 0.5
 
     def check(self, model: Model) -> None:
         super().check(model)
-        require(self.external >= 0, f"external must be 0 or more (below 0 it rewards the loss), got {self.external}")
+        if not self.external >= 0:
+            raise SettingError(
+                f"external must be 0 or more (below 0 it rewards the loss), got {self.external}"
+            )
 
     def by_scores(self, walk: GuidedWalk, scores: Tensor, s: Tensor, t: int) -> Tensor:
         return (1 + self.external) * (s - walk.own)

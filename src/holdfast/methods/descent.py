@@ -1,4 +1,5 @@
-"""Gradient descent on a loss plus a distance: Wachter, SCFE, Generic and VanillaCF are settings of one search.
+"""Gradient descent on a loss plus a distance: Wachter, SCFE, Generic and VanillaCF are settings of
+one search.
 
     loss      cross_entropy   softplus(margin - gap)                  Generic, Wachter, VanillaCF
               score           (gap - score)^2                         SCFE
@@ -7,14 +8,16 @@
               norm = 2        sum_j w_j (z_j - x_j)^2
               norm = "mse"    the mean of the same
 
-On a linear score w.x + b with norm = 2 SCFE ends at x + m w / (lam + |w|^2), m = score - gap(x); the form printed in
-"Trade-offs between Adversarial Robustness and Actionable Explanations" has a factor lam too many.
+On a linear score w.x + b with norm = 2 SCFE ends at x + m w / (lam + |w|^2), m = score - gap(x);
+the form printed in "Trade-offs between Adversarial Robustness and Actionable Explanations" has a
+factor lam too many.
 
-relax = "round": gradients are taken at the nearest reachable row of z and applied to z (straight through), so that
-integers and categories change as soon as enough has been gathered.
+relax = "round": gradients are taken at the nearest reachable row of z and applied to z (straight
+through), so that integers and categories change as soon as enough has been gathered.
 
-relax = "softmax": z is minimised over through N(z), a softmax over the levels of each category and numbers as they are,
-so the gradient has the factor dN/dz; the row is rounded afterwards. VanillaCF of "RoCourseNet" (Guo et al. 2023):
+relax = "softmax": z is minimised over through N(z), a softmax over the levels of each category and
+numbers as they are, so the gradient has the factor dN/dz; the row is rounded afterwards. VanillaCF
+of "RoCourseNet" (Guo et al. 2023):
 
     minimise over z    softplus(-gap(N(z))) + 0.5 * mean_j (N(z)_j - x_j)^2        from z = x
 
@@ -28,7 +31,7 @@ from torch import Tensor
 
 from holdfast._core.params import preset
 from holdfast.distances import Distance, Norm, penalty_of, squared_l2
-from holdfast.errors import require
+from holdfast.errors import SettingError
 from holdfast.explainer import Explainer
 from holdfast.methods._best import BestOfWalk
 from holdfast.methods._walk import SoftWalk, Walk, until_met
@@ -48,15 +51,19 @@ class Descent(Explainer):
         norm: 1, 2 (squared), "mse", another name such as "linf", or a `Distance`: what pulls back.
         lam: weight of the distance.
         score: the gap that `loss="score"` aims at.
-        optimizer: "adam", "rmsprop", "sgd", or "newton" (Gauss-Newton, for loss="score" with norm=2: each step
-            goes to the optimum for the tangent plane); the state belongs to each row alone.
+        optimizer: "adam", "rmsprop", "sgd", or "newton" (Gauss-Newton, for loss="score" with
+            norm=2: each step goes to the optimum for the tangent plane); the state belongs to each
+            row alone.
         lr, steps: step size and number of steps.
         decay: the step size falls to zero over the steps.
         restarts: rows without an answer start again with `lam` halved, this many times in all.
-        keep: "cheapest" answer on the way, "first" (a row then leaves the batch), or the "last" point.
-        compile: let torch.compile fuse the elementwise part of a step; the first call then takes long.
-        relax: "round" takes gradients at the nearest reachable row, "softmax" at mixtures of the levels a person may
-            take. With the latter, judging rows on the way (any keep but "last") costs a second pass per step.
+        keep: "cheapest" answer on the way, "first" (a row then leaves the batch), or the "last"
+            point.
+        compile: let torch.compile fuse the elementwise part of a step; the first call then takes
+            long.
+        relax: "round" takes gradients at the nearest reachable row, "softmax" at mixtures of the
+            levels a person may take. With the latter, judging rows on the way (any keep but "last")
+            costs a second pass per step.
 
     >>> import holdfast as hf
     >>> data = hf.datasets.moons(n=200)
@@ -71,7 +78,10 @@ class Descent(Explainer):
 
     title = "gradient descent on a loss plus a distance"
     paper = "Wachter et al. 2018; Pawelczyk et al. 2022 (SCFE)"
-    when = "you want the classic search of a paper (Wachter, SCFE, Generic, VanillaCF), or a loss of your own"
+    when = (
+        "you want the classic search of a paper (Wachter, SCFE, Generic, VanillaCF), or a loss "
+        "of your own"
+    )
     cost = "steps gradient passes, up to restarts times for rows without an answer"
     regression = True
     advice = "raise steps or restarts, lower lam, or try NearestNeighbor"
@@ -91,8 +101,11 @@ class Descent(Explainer):
 
     @classmethod
     def wachter(cls, **settings: Any) -> "Descent":
-        """Wachter et al.: the first point across the boundary, weight of the distance halved until found."""
-        return cls(**preset(settings, norm=1, lam=0.1, lr=0.01, steps=1000, restarts=10, keep="first"))
+        """Wachter et al.: the first point across the boundary, weight of the distance halved until
+        found."""
+        return cls(
+            **preset(settings, norm=1, lam=0.1, lr=0.01, steps=1000, restarts=10, keep="first")
+        )
 
     @classmethod
     def scfe(cls, **settings: Any) -> "Descent":
@@ -103,27 +116,43 @@ class Descent(Explainer):
     @classmethod
     def generic(cls, **settings: Any) -> "Descent":
         """Cross-entropy and l1 by plain gradient descent until the class changes."""
-        return cls(**preset(settings, optimizer="sgd", lam=0.001, lr=0.1, steps=1000, restarts=1, keep="first"))
+        return cls(
+            **preset(
+                settings, optimizer="sgd", lam=0.001, lr=0.1, steps=1000, restarts=1, keep="first"
+            )
+        )
 
     @classmethod
     def vanilla(cls, **settings: Any) -> "Descent":
-        """VanillaCF: cross-entropy and half the mean square of a softmaxed row, RMSprop, the last point."""
+        """VanillaCF: cross-entropy and half the mean square of a softmaxed row, RMSprop, the last
+        point."""
         how = preset(settings, norm="mse", lam=0.5, optimizer="rmsprop", lr=0.001, steps=1000)
         return cls(**preset(how, restarts=1, keep="last", relax="softmax"))
 
     def check(self, model: object) -> None:
-        require(self.loss in ("cross_entropy", "score", "hinge"), f"unknown loss {self.loss!r}")
+        if self.loss not in ("cross_entropy", "score", "hinge"):
+            raise SettingError(f"unknown loss {self.loss!r}")
         distance = penalty_of(self.norm)
-        require(self.keep in ("cheapest", "first", "last"), f"unknown keep {self.keep!r}")
-        require(self.optimizer in ("adam", "rmsprop", "sgd", "newton"), f"unknown optimizer {self.optimizer!r}")
+        if self.keep not in ("cheapest", "first", "last"):
+            raise SettingError(f"unknown keep {self.keep!r}")
+        if self.optimizer not in ("adam", "rmsprop", "sgd", "newton"):
+            raise SettingError(f"unknown optimizer {self.optimizer!r}")
         newton = self.optimizer != "newton" or (self.loss == "score" and distance == squared_l2)
-        require(newton, "optimizer='newton' is for loss='score' with norm=2")
-        require(self.relax in ("round", "softmax"), f"relax must be 'round' or 'softmax', got {self.relax!r}")
+        if not newton:
+            raise SettingError("optimizer='newton' is for loss='score' with norm=2")
+        if self.relax not in ("round", "softmax"):
+            raise SettingError(f"relax must be 'round' or 'softmax', got {self.relax!r}")
         gradient = self.relax == "round" or self.optimizer != "newton"
-        require(gradient, "relax='softmax' needs a gradient step: 'adam', 'rmsprop' or 'sgd'")
-        require(self.lam >= 0, f"lam must be 0 or more (below 0 it rewards distance), got {self.lam}")
-        require(self.lr > 0, f"lr must be positive, got {self.lr}")
-        require(self.steps >= 1 and self.restarts >= 1, "steps and restarts must be at least 1")
+        if not gradient:
+            raise SettingError("relax='softmax' needs a gradient step: 'adam', 'rmsprop' or 'sgd'")
+        if not self.lam >= 0:
+            raise SettingError(
+                f"lam must be 0 or more (below 0 it rewards distance), got {self.lam}"
+            )
+        if not self.lr > 0:
+            raise SettingError(f"lr must be positive, got {self.lr}")
+        if not (self.steps >= 1 and self.restarts >= 1):
+            raise SettingError("steps and restarts must be at least 1")
 
     def search(self, problem: SearchProblem) -> Tensor:
         answer, found = self._descend(problem, self.lam)
@@ -140,7 +169,8 @@ class Descent(Explainer):
         if self.keep == "first":
             return until_met(problem, walk, self.steps)
         if self.keep == "last" and isinstance(walk, SoftWalk):
-            for t in problem.steps(self.steps):  # only the end is rounded: nothing on the way needs a reachable row
+            # only the end is rounded: nothing on the way needs a reachable row
+            for t in problem.steps(self.steps):
                 walk.descend(problem, t)
             p = walk.row(problem.feasible)
             return p, problem.met(p)

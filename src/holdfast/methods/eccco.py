@@ -1,14 +1,17 @@
-"""ECCCo: answers that the model itself finds likely, by a low energy and, if asked for, a small conformal set.
+"""ECCCo: answers that the model itself finds likely, by a low energy and, if asked for, a small
+conformal set.
 
-In the variant of "Counterfactual Training" (Altmeyer et al. 2025), which has no Omega; phi is in `_energy.py`. What is
-shared with other methods, such as when a row stops, is in `_guided.py`.
+In the variant of "Counterfactual Training" (Altmeyer et al. 2025), which has no Omega; phi is in
+`_energy.py`. What is shared with other methods, such as when a row stops, is in `_guided.py`.
 
-Scores are the k columns that `Model` presents. A model with one logit f has the scores (0, f), so class 0 has the
-constant energy 0, and towards it only the other terms act; a model of probabilities has their logarithms.
+Scores are the k columns that `Model` presents. A model with one logit f has the scores (0, f), so
+class 0 has the constant energy 0, and towards it only the other terms act; a model of probabilities
+has their logarithms.
 
-q is the floor(alpha (m + 1))-th smallest S_y of the true class y among m calibration rows, so that the set of all y
-with S_y >= q holds the true class of a new row with probability 1 - alpha at least. Omega counts where S_t >= 1/2, as
-in the authors' code: before that a small set would be one without t.
+q is the floor(alpha (m + 1))-th smallest S_y of the true class y among m calibration rows, so that
+the set of all y with S_y >= q holds the true class of a new row with probability 1 - alpha at
+least. Omega counts where S_t >= 1/2, as in the authors' code: before that a small set would be one
+without t.
 """
 
 from dataclasses import dataclass
@@ -16,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from holdfast.errors import require
+from holdfast.errors import SettingError
 from holdfast.methods._data import classes_of, encoded, scores_of
 from holdfast.methods._energy import RIDGE, decay
 from holdfast.methods._guided import GuidedMethod, GuidedWalk
@@ -35,8 +38,8 @@ class ECCCo(GuidedMethod):
 
     Args:
         energy: weight of the energy.
-        conformal: weight of the smooth size of the conformal set; above 0 the method must be fitted on rows that the
-            model was not trained on.
+        conformal: weight of the smooth size of the conformal set; above 0 the method must be fitted
+            on rows that the model was not trained on.
         alpha: how often the conformal set may miss the true class.
         temperature: how soft membership of the set is.
         lam, tau, lr, steps: see `GuidedMethod`.
@@ -64,20 +67,32 @@ class ECCCo(GuidedMethod):
 
     def check(self, model: Model) -> None:
         super().check(model)
-        require(self.energy >= 0, f"energy must be 0 or more (below 0 it rewards unlikely rows), got {self.energy}")
-        require(self.conformal >= 0, f"conformal must be 0 or more (below 0 it rewards doubt), got {self.conformal}")
-        require(0 < self.alpha < 1, f"alpha must lie between 0 and 1, got {self.alpha}")
-        require(self.temperature > 0, f"temperature must be positive, got {self.temperature}")
+        if not self.energy >= 0:
+            raise SettingError(
+                f"energy must be 0 or more (below 0 it rewards unlikely rows), got {self.energy}"
+            )
+        if not self.conformal >= 0:
+            raise SettingError(
+                f"conformal must be 0 or more (below 0 it rewards doubt), got {self.conformal}"
+            )
+        if not 0 < self.alpha < 1:
+            raise SettingError(f"alpha must lie between 0 and 1, got {self.alpha}")
+        if not self.temperature > 0:
+            raise SettingError(f"temperature must be positive, got {self.temperature}")
         how = "call .fit(model, X, y) first (--data FILE in a terminal), or set conformal=0"
-        require(self.conformal == 0 or self.is_fitted, f"conformal={self.conformal:g} needs calibration rows; {how}")
+        if self.conformal != 0 and not self.is_fitted:
+            raise SettingError(f"conformal={self.conformal:g} needs calibration rows; {how}")
 
     def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
-        """Calibrate the conformal set on rows with their true classes y (left out: those that the model says)."""
-        require(0 < self.alpha < 1, f"alpha must lie between 0 and 1, got {self.alpha}")
+        """Calibrate the conformal set on rows with their true classes y (left out: those that the
+        model says)."""
+        if not 0 < self.alpha < 1:
+            raise SettingError(f"alpha must lie between 0 and 1, got {self.alpha}")
         scores = scores_of(encoded(X, model, "ECCCo"), model)
         own = torch.softmax(scores, 1).gather(1, classes_of(scores, model, y)[:, None]).squeeze(1)
         rank = int(self.alpha * (len(own) + 1))
-        self.q_ = float(own.kthvalue(rank).values) if rank else 0.0  # too few rows: nothing can be left out of a set
+        # too few rows: nothing can be left out of a set
+        self.q_ = float(own.kthvalue(rank).values) if rank else 0.0
 
     def by_scores(self, walk: GuidedWalk, scores: Tensor, s: Tensor, t: int) -> Tensor:
         w = float(decay(self.steps)[t]) * self.energy
@@ -90,9 +105,11 @@ class ECCCo(GuidedMethod):
 
 
 def set_size(s: Tensor, q: float, temperature: float) -> tuple[Tensor, Tensor]:
-    """Omega (n,) of probabilities s (n, k), and its derivative by the scores that they are the softmax of."""
+    """Omega (n,) of probabilities s (n, k), and its derivative by the scores that they are the
+    softmax of."""
     u = (s - q) / temperature
-    c = torch.softmax(torch.stack([u, torch.zeros_like(u)], 2), 2)[..., 0]  # sigmoid, by a kernel that works row by row
+    # sigmoid, by a kernel that works row by row
+    c = torch.softmax(torch.stack([u, torch.zeros_like(u)], 2), 2)[..., 0]
     over = c.sum(1, keepdim=True) - 1
     g = s * c * (1 - c) / temperature
     return over.squeeze(1).clamp_min(0), torch.where(over > 0, g - s * g.sum(1, keepdim=True), 0.0)

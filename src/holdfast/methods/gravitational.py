@@ -1,9 +1,10 @@
 """Gravitational: answers drawn towards data of the wanted class, not only across the boundary.
 
-People who take the cheapest way gather at the boundary and move it when the model is trained on them; one who ends
-among others of the wanted class does not. Neighbours are found once, around the row as it was (the authors' code offers
-K random rows, or the nearest at every step); with few in a class all of them draw, with none no one does. What is
-shared with other methods, such as when a row stops, is in `_guided.py`.
+People who take the cheapest way gather at the boundary and move it when the model is trained on
+them; one who ends among others of the wanted class does not. Neighbours are found once, around the
+row as it was (the authors' code offers K random rows, or the nearest at every step); with few in a
+class all of them draw, with none no one does. What is shared with other methods, such as when a row
+stops, is in `_guided.py`.
 """
 
 import math
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from holdfast._core.rows import chunks, rows_per_chunk
 from holdfast.distances import l1
-from holdfast.errors import require
+from holdfast.errors import SettingError
 from holdfast.methods._data import check_columns, classes_of, encoded, scores_of
 from holdfast.methods._guided import GuidedMethod, GuidedWalk
 from holdfast.models.base import Model
@@ -61,8 +62,12 @@ class Gravitational(GuidedMethod):
 
     def check(self, model: Model) -> None:
         super().check(model)
-        require(self.external >= 0, f"external must be 0 or more (below 0 it rewards distance), got {self.external}")
-        require(self.neighbors >= 1, f"neighbors must be at least 1, got {self.neighbors}")
+        if not self.external >= 0:
+            raise SettingError(
+                f"external must be 0 or more (below 0 it rewards distance), got {self.external}"
+            )
+        if not self.neighbors >= 1:
+            raise SettingError(f"neighbors must be at least 1, got {self.neighbors}")
         check_columns(self.data_.shape[1], model)
 
     def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
@@ -71,7 +76,8 @@ class Gravitational(GuidedMethod):
         labels = classes_of(scores_of(x, model), model, y)
         order = torch.randperm(len(x), generator=torch.Generator().manual_seed(self.seed))
         kept = torch.cat([order[labels[order] == k][:POOL] for k in range(len(model.classes))])
-        self.data_, self.labels_ = x[kept], labels[kept]
+        self.data_ = x[kept]
+        self.labels_ = labels[kept]
 
     def walk(self, problem: SearchProblem) -> "GravityWalk":
         return GravityWalk(self, problem)
@@ -82,12 +88,16 @@ class GravityWalk(GuidedWalk):
 
     def __init__(self, how: Gravitational, problem: SearchProblem) -> None:
         super().__init__(how, problem)
-        self.weight, data, labels = how.external, how.data_.to(self.z.dtype), how.labels_
+        self.weight = how.external
+        data = how.data_.to(self.z.dtype)
+        labels = how.labels_
         most = min(how.neighbors, len(data))
-        self.near = self.z.new_full((most, *self.z.shape), math.inf)  # (K, n, d), inf where there are fewer
+        # (K, n, d), inf where there are fewer
+        self.near = self.z.new_full((most, *self.z.shape), math.inf)
         self.count = torch.zeros_like(self.z[:, :1])
         for label in range(problem.goal.k):
-            rows, pool = (self.label == label).nonzero()[:, 0], data[labels == label]
+            rows = (self.label == label).nonzero()[:, 0]
+            pool = data[labels == label]
             k = min(most, len(pool))
             self.count[rows] = k
             for part in chunks(rows, rows_per_chunk(len(pool), 1 << 22)) if k else ():
@@ -96,7 +106,8 @@ class GravityWalk(GuidedWalk):
 
     def only(self, rows: Tensor) -> None:
         super().only(rows)
-        self.near, self.count = self.near[:, rows], self.count[rows]
+        self.near = self.near[:, rows]
+        self.count = self.count[rows]
 
     def by_row(self, grad: Tensor, p: Tensor) -> Tensor:
         signs = torch.zeros_like(p)

@@ -1,10 +1,13 @@
-"""Growing Spheres: sample in a ball that shrinks while it holds enemies, then in rings that grow until one does.
+"""Growing Spheres: sample in a ball that shrinks while it holds enemies, then in rings that grow
+until one does.
 
-No gradients: any model will do. `variant="carla"` neither shrinks nor sparsifies, uses rings of fixed width, and draws
-yes-or-no columns and categories anew rather than moving them, as that benchmark does.
+No gradients: any model will do. `variant="carla"` neither shrinks nor sparsifies, uses rings of
+fixed width, and draws yes-or-no columns and categories anew rather than moving them, as that
+benchmark does.
 
-Directions are uniform on the sphere of the columns that are not fixed, radii uniform in the ring. Both are drawn once
-and shared by all rows: which directions a row is tried in depends on the seed alone, and not on the model either.
+Directions are uniform on the sphere of the columns that are not fixed, radii uniform in the ring.
+Both are drawn once and shared by all rows: which directions a row is tried in depends on the seed
+alone, and not on the model either.
 """
 
 from dataclasses import dataclass
@@ -15,7 +18,7 @@ from torch import Tensor
 
 from holdfast._core.params import preset
 from holdfast.distances import squared_l2
-from holdfast.errors import require
+from holdfast.errors import SettingError
 from holdfast.explainer import Explainer
 from holdfast.methods._candidates import Candidates, Nearest
 from holdfast.methods._tighten import revert
@@ -37,7 +40,8 @@ class GrowingSpheres(Explainer):
         samples: points per ball or ring.
         radius: first ball; None takes a quarter of the diagonal of the data's range.
         rings: how many rings at most.
-        variant: "original", or "carla" (rings of `width`, no shrinking, no sparsifying, categories drawn anew).
+        variant: "original", or "carla" (rings of `width`, no shrinking, no sparsifying, categories
+            drawn anew).
         width: width of a ring in the "carla" variant.
 
     >>> import holdfast as hf
@@ -73,15 +77,21 @@ class GrowingSpheres(Explainer):
         return cls(**preset(settings, variant="carla", samples=1000, rings=1000, width=0.2))
 
     def check(self, model: object) -> None:
-        require(self.samples >= 1 and self.rings >= 1, "samples and rings must be at least 1")
-        require(self.radius is None or self.radius > 0, f"radius must be positive, got {self.radius}")
-        require(self.width > 0, f"width must be positive, got {self.width}")
-        require(self.variant in ("original", "carla"), f"variant must be 'original' or 'carla', got {self.variant!r}")
+        if not (self.samples >= 1 and self.rings >= 1):
+            raise SettingError("samples and rings must be at least 1")
+        if not (self.radius is None or self.radius > 0):
+            raise SettingError(f"radius must be positive, got {self.radius}")
+        if not self.width > 0:
+            raise SettingError(f"width must be positive, got {self.width}")
+        if self.variant not in ("original", "carla"):
+            raise SettingError(f"variant must be 'original' or 'carla', got {self.variant!r}")
 
     def search(self, problem: SearchProblem) -> Tensor:
         candidates = Candidates(problem, squared_l2)
         if self.variant == "carla":
-            return self._grow(candidates, problem.x.new_full((len(problem),), self.width), first=0).rows
+            return self._grow(
+                candidates, problem.x.new_full((len(problem),), self.width), first=0
+            ).rows
         ball, eta = self._shrink(candidates)
         ring = self._grow(candidates, eta, first=1)
         answer = torch.where((ball.cost < ring.cost)[:, None], ball.rows, ring.rows)
@@ -91,57 +101,79 @@ class GrowingSpheres(Explainer):
         return answer
 
     def _shrink(self, candidates: Candidates) -> tuple[Nearest, Tensor]:
-        """Halve the ball until no sample of it succeeds: the nearest success on the way, and the last radius."""
-        problem, rows = candidates.problem, torch.arange(len(candidates))
+        """Halve the ball until no sample of it succeeds: the nearest success on the way, and the
+        last radius."""
+        problem = candidates.problem
+        rows = torch.arange(len(candidates))
         best = Nearest.start(problem.feasible.project(problem.x))
-        eta = problem.x.new_full((len(problem),), self.radius or 0.25 * problem.feasible.encoding.diagonal)
+        eta = problem.x.new_full(
+            (len(problem),), self.radius or 0.25 * problem.feasible.encoding.diagonal
+        )
         for draw in range(HALVINGS):
             found = self._sample(candidates, eta[rows], 0, draw)
             best.take(rows, found)
             hit = found.cost.isfinite().nonzero().squeeze(1)
-            rows, candidates = rows[hit], candidates.only(hit)
+            rows = rows[hit]
+            candidates = candidates.only(hit)
             eta[rows] /= 2
             if not len(rows) or problem.budget.over():
                 break
         return best, eta
 
     def _grow(self, candidates: Candidates, width: Tensor, first: int) -> Nearest:
-        """Rings of each row's own width, from number `first` on, until one holds a success; such rows leave."""
-        problem, rows = candidates.problem, torch.arange(len(candidates))
+        """Rings of each row's own width, from number `first` on, until one holds a success; such
+        rows leave."""
+        problem = candidates.problem
+        rows = torch.arange(len(candidates))
         best = Nearest.start(problem.feasible.project(problem.x))
         for i in problem.steps(self.rings):
             found = self._sample(candidates, width[rows], first + i, HALVINGS + i)
             best.take(rows, found)
             stay = (~found.cost.isfinite()).nonzero().squeeze(1)
-            rows, candidates = rows[stay], candidates.only(stay)
+            rows = rows[stay]
+            candidates = candidates.only(stay)
             if not len(rows):
                 break
         return best
 
     def _sample(self, candidates: Candidates, width: Tensor, ring: int, draw: int) -> Nearest:
-        """The nearest success in the ring from ring * width to (ring + 1) * width around each row."""
-        feasible, rng, dtype = candidates.problem.feasible, candidates.problem.rng, candidates.problem.x.dtype
-        d, m, fixed = candidates.problem.x.shape[1], self.samples, feasible.encoding.fixed
-        anew = _few_values(feasible.encoding) if self.variant == "carla" else torch.zeros_like(fixed)
+        """The nearest success in the ring from ring * width to (ring + 1) * width around each
+        row."""
+        feasible = candidates.problem.feasible
+        rng = candidates.problem.rng
+        dtype = candidates.problem.x.dtype
+        d = candidates.problem.x.shape[1]
+        m = self.samples
+        fixed = feasible.encoding.fixed
+        anew = (
+            _few_values(feasible.encoding) if self.variant == "carla" else torch.zeros_like(fixed)
+        )
         way = rng.common_normal(d, m, draw=3 * draw, dtype=dtype)
         way[fixed | anew] = 0.0
         way /= way.square().sum(0).sqrt().clamp_min(torch.finfo(dtype).tiny)
-        way *= ring + rng.common_uniform(m, draw=3 * draw + 1, dtype=dtype).sort().values  # nearest first
+        # nearest first
+        way *= ring + rng.common_uniform(m, draw=3 * draw + 1, dtype=dtype).sort().values
         columns = anew.nonzero().squeeze(1)
         lots = rng.common_uniform(len(columns), m, draw=3 * draw + 2, dtype=dtype)
-        x, lo = feasible.x.T[..., None], feasible.lo.T[columns, :, None]  # (d, n, 1)
+        # (d, n, 1)
+        x = feasible.x.T[..., None]
+        lo = feasible.lo.T[columns, :, None]
         room = feasible.hi.T[columns, :, None] - lo
 
         def place(people: slice, some: slice, z: Tensor) -> None:
             torch.mul(way[:, None, some], width[people, None], out=z).add_(x[:, people])
             if len(columns):
-                z.index_copy_(0, columns, (lots[:, None, some] * room[:, people]).add_(lo[:, people]))
+                z.index_copy_(
+                    0, columns, (lots[:, None, some] * room[:, people]).add_(lo[:, people])
+                )
 
         return candidates.nearest(m, place, ordered=ring == 0 and self.variant == "original")
 
 
 def _few_values(encoding: Encoding) -> Tensor:
-    """(d,) the columns of categories, and of numbers that take two values: a uniform number between the limits, made
-    reachable, is a fair choice between the two, or between the levels."""
-    two_values = (encoding.grid > 0) & (encoding.seen_high - encoding.seen_low < 1.5 * encoding.grid)
+    """(d,) the columns of categories, and of numbers that take two values: a uniform number between
+    the limits, made reachable, is a fair choice between the two, or between the levels."""
+    two_values = (encoding.grid > 0) & (
+        encoding.seen_high - encoding.seen_low < 1.5 * encoding.grid
+    )
     return encoding.one_hot | two_values

@@ -1,9 +1,11 @@
-"""Latent search: random points around the code of a row, decoded; the nearest that succeeds is the answer.
+"""Latent search: random points around the code of a row, decoded; the nearest that succeeds is the
+answer.
 
-As "Consistent Counterfactuals for Deep Models" (Black et al. 2022) runs C-CHVAE, with a deterministic autoencoder.
-Decoded rows are projected to what the person can reach before they are judged and compared. The released code divides
-all directions by one common norm, which makes the radii smaller by the root of `samples`; here each direction has
-norm 1. A row without a hit has no answer.
+As "Consistent Counterfactuals for Deep Models" (Black et al. 2022) runs C-CHVAE, with a
+deterministic autoencoder. Decoded rows are projected to what the person can reach before they are
+judged and compared. The released code divides all directions by one common norm, which makes the
+radii smaller by the root of `samples`; here each direction has norm 1. A row without a hit has no
+answer.
 """
 
 from dataclasses import KW_ONLY, dataclass
@@ -13,7 +15,7 @@ from torch import Tensor
 
 from holdfast._core.rows import chunks, rows_per_chunk
 from holdfast.distances import l2, squared_l2
-from holdfast.errors import require
+from holdfast.errors import SettingError
 from holdfast.methods._autoencoder import HIDDEN, Kind
 from holdfast.methods._latent import LatentMethod
 from holdfast.models.base import Model
@@ -62,8 +64,10 @@ class LatentSearch(LatentMethod):
 
     def check(self, model: Model) -> None:
         super().check(model)
-        require(self.radius > 0, f"radius must be positive, got {self.radius}")
-        require(self.samples >= 1 and self.repeats >= 1, "samples and repeats must be at least 1")
+        if not self.radius > 0:
+            raise SettingError(f"radius must be positive, got {self.radius}")
+        if not (self.samples >= 1 and self.repeats >= 1):
+            raise SettingError("samples and repeats must be at least 1")
 
     def search(self, problem: SearchProblem) -> Tensor:
         net = self.autoencoder_
@@ -80,30 +84,39 @@ class LatentSearch(LatentMethod):
 
     def _around(self, problem: SearchProblem, z: Tensor) -> Tensor:
         """The nearest hit of the first draw that has one; the row itself where none has."""
-        answer, rows = problem.feasible.project(problem.x), torch.arange(len(problem))
+        answer = problem.feasible.project(problem.x)
+        rows = torch.arange(len(problem))
         for draw in range(self.repeats):
             near, cost = self._nearest(problem, z, draw)
             hit = cost.isfinite()
             answer[rows[hit]] = near[hit]
             stay = (~hit).nonzero().squeeze(1)
-            rows, problem, z = rows[stay], problem[stay], z[stay]
+            rows = rows[stay]
+            problem = problem[stay]
+            z = z[stay]
             if not len(rows) or problem.budget.over():
                 break
         return answer
 
     def _nearest(self, problem: SearchProblem, z: Tensor, draw: int) -> tuple[Tensor, Tensor]:
-        """Per row the nearest hit of one draw and its squared distance (inf, and any point, if there is none)."""
-        n, m = len(problem), self.samples
+        """Per row the nearest hit of one draw and its squared distance (inf, and any point, if
+        there is none)."""
+        n = len(problem)
+        m = self.samples
         drawn = around(problem, z, self.radius, m, draw).flatten(0, 1)  # (n m, latent)
         many = problem[torch.arange(n).repeat_interleave(m)]
-        p = many.feasible.project(self.autoencoder_.decode(drawn, many.x).to(problem.x.dtype))  # (n m, d)
+        # (n m, d)
+        p = many.feasible.project(self.autoencoder_.decode(drawn, many.x).to(problem.x.dtype))
         cost = squared_l2.value(p - many.x, many.feasible.encoding.weight)
         best, at = torch.where(many.met(p), cost, torch.inf).reshape(n, m).min(1)
         return p.reshape(n, m, -1)[torch.arange(n), at], best
 
 
 def around(problem: SearchProblem, z: Tensor, radius: float, samples: int, draw: int) -> Tensor:
-    """(n, samples, latent): z + r u with u uniform on the unit sphere and r uniform in [0, radius)."""
-    u = l2.ascent(problem.rng.normal(samples, z.shape[1], draw=2 * draw, dtype=z.dtype).flatten(0, 1))
+    """(n, samples, latent): z + r u with u uniform on the unit sphere and r uniform in [0,
+    radius)."""
+    u = l2.ascent(
+        problem.rng.normal(samples, z.shape[1], draw=2 * draw, dtype=z.dtype).flatten(0, 1)
+    )
     r = radius * problem.rng.uniform(samples, draw=2 * draw + 1, dtype=z.dtype)
     return z[:, None] + r[..., None] * u.reshape(len(z), samples, -1)

@@ -1,7 +1,9 @@
-"""Min-epsilon PGD: the smallest of a ladder of l2 balls in which projected gradient ascent finds an answer.
+"""Min-epsilon PGD: the smallest of a ladder of l2 balls in which projected gradient ascent finds an
+answer.
 
-The ladder is that of "Consistent Counterfactuals for Deep Models", with its absolute step (the released code takes it
-for a relative one). The cost comes in rungs of radius / radii by construction.
+The ladder is that of "Consistent Counterfactuals for Deep Models", with its absolute step (the
+released code takes it for a relative one). The cost comes in rungs of radius / radii by
+construction.
 """
 
 from dataclasses import dataclass
@@ -11,7 +13,7 @@ import torch
 from torch import Tensor
 
 from holdfast.distances import l2
-from holdfast.errors import require
+from holdfast.errors import SettingError
 from holdfast.explainer import Explainer
 from holdfast.problem import SearchProblem
 
@@ -42,7 +44,9 @@ class MinEpsilonPGD(Explainer):
     title = "smallest l2 ball in which gradient ascent succeeds"
     paper = "Madry et al. 2018; Black et al. 2022"
     when = "you want the attack of the robustness literature, or a start that many columns share"
-    cost = "up to radii x steps gradient passes; rows leave with the first ball that holds an answer"
+    cost = (
+        "up to radii x steps gradient passes; rows leave with the first ball that holds an answer"
+    )
     regression = True
     advice = "raise radius or steps"
 
@@ -52,9 +56,12 @@ class MinEpsilonPGD(Explainer):
     start: Literal["row", "random"] = "row"
 
     def check(self, model: object) -> None:
-        require(self.radius is None or self.radius > 0, f"radius must be positive, got {self.radius}")
-        require(self.radii >= 1 and self.steps >= 1, "radii and steps must be at least 1")
-        require(self.start in ("row", "random"), f"start must be 'row' or 'random', got {self.start!r}")
+        if not (self.radius is None or self.radius > 0):
+            raise SettingError(f"radius must be positive, got {self.radius}")
+        if not (self.radii >= 1 and self.steps >= 1):
+            raise SettingError("radii and steps must be at least 1")
+        if self.start not in ("row", "random"):
+            raise SettingError(f"start must be 'row' or 'random', got {self.start!r}")
 
     def search(self, problem: SearchProblem) -> Tensor:
         radius = self.radius or 0.5 * problem.feasible.encoding.diagonal
@@ -64,19 +71,25 @@ class MinEpsilonPGD(Explainer):
             z = self._ascend(problem, radius * (i + 1) / self.radii, draw=i)
             answer[rows] = z
             stay = (~problem.met(z)).nonzero().squeeze(1)
-            rows, problem = rows[stay], problem[stay]
+            rows = rows[stay]
+            problem = problem[stay]
             if not len(rows):
                 break
         return answer
 
     def _ascend(self, problem: SearchProblem, radius: float, draw: int) -> Tensor:
         """The last point of ascent inside the ball, as a reachable row."""
-        x, feasible = problem.x, problem.feasible
+        x = problem.x
+        feasible = problem.feasible
         z = x
         if self.start == "random":
             d = x.shape[1]
             length = radius * problem.rng.uniform(draw=2 * draw, dtype=x.dtype) ** (1 / d)
-            z = feasible.clamp(x + length[:, None] * l2.ascent(problem.rng.normal(d, draw=2 * draw + 1, dtype=x.dtype)))
+            z = feasible.clamp(
+                x
+                + length[:, None]
+                * l2.ascent(problem.rng.normal(d, draw=2 * draw + 1, dtype=x.dtype))
+            )
         for _ in range(self.steps):
             scores, pull = problem.model.vjp(self._inside(problem, z, radius))
             slope = problem.goal.gap_and_slope(scores, soft=True)[1]

@@ -1,9 +1,11 @@
-"""Nearest neighbour: the person takes over what they can from the nearest data row that then succeeds.
+"""Nearest neighbour: the person takes over what they can from the nearest data row that then
+succeeds.
 
-For each data row t of the wanted class the candidate is the reachable point nearest to t: the person's own
-fixed values, everything else as near to t as bounds, directions and rules allow. Candidates are tried in the
-order of their distance to the person, so the first that succeeds is the nearest, and a row comes back without
-an answer only when no data row gives one. No gradients: any model will do.
+For each data row t of the wanted class the candidate is the reachable point nearest to t: the
+person's own fixed values, everything else as near to t as bounds, directions and rules allow.
+Candidates are tried in the order of their distance to the person, so the first that succeeds is the
+nearest, and a row comes back without an answer only when no data row gives one. No gradients: any
+model will do.
 """
 
 from dataclasses import dataclass
@@ -13,7 +15,7 @@ from torch import Tensor
 
 from holdfast._core.rows import chunks, rows_per_chunk
 from holdfast.distances import Distance, Norm, penalty_of
-from holdfast.errors import require
+from holdfast.errors import SettingError
 from holdfast.methods._data import DataMethod
 from holdfast.models.base import Model
 from holdfast.problem import SearchProblem
@@ -30,7 +32,8 @@ class NearestNeighbor(DataMethod):
 
     Args:
         norm: 1, 2, a name such as "linf", or a `Distance`: the distance that counts.
-        n_counterfactuals: how many different answers per row; a row with fewer repeats its last one.
+        n_counterfactuals: how many different answers per row; a row with fewer repeats its last
+            one.
 
     >>> import holdfast as hf
     >>> from sklearn.linear_model import LogisticRegression
@@ -59,7 +62,10 @@ class NearestNeighbor(DataMethod):
     def check(self, model: Model) -> None:
         super().check(model)
         penalty_of(self.norm)
-        require(self.n_counterfactuals >= 1, f"n_counterfactuals must be at least 1, got {self.n_counterfactuals}")
+        if not self.n_counterfactuals >= 1:
+            raise SettingError(
+                f"n_counterfactuals must be at least 1, got {self.n_counterfactuals}"
+            )
 
     def search(self, problem: SearchProblem) -> Tensor:
         out = problem.feasible.project(problem.x)[:, None].repeat(1, self.n_counterfactuals, 1)
@@ -69,20 +75,27 @@ class NearestNeighbor(DataMethod):
         return out
 
     def _nearest(self, problem: SearchProblem, data: Tensor) -> Tensor:
-        """(n, answers, d): candidates in the order of distance, tried in blocks until enough succeed."""
+        """(n, answers, d): candidates in the order of distance, tried in blocks until enough
+        succeed."""
         n, d, m = *problem.x.shape, len(data)
         feasible = problem.feasible.repeat(m)
         candidates = feasible.project(data.repeat(n, 1))  # (n m, d)
-        cost = penalty_of(self.norm).value(candidates - feasible.x, feasible.encoding.weight).reshape(n, m)
+        cost = (
+            penalty_of(self.norm)
+            .value(candidates - feasible.x, feasible.encoding.weight)
+            .reshape(n, m)
+        )
         order = cost.argsort(1)
         candidates = candidates.reshape(n, m, d)
         out = problem.feasible.project(problem.x)[:, None].repeat(1, self.n_counterfactuals, 1)
-        have, rows = torch.zeros(n, dtype=torch.int64), torch.arange(n)
+        have = torch.zeros(n, dtype=torch.int64)
+        rows = torch.arange(n)
         for block in (order[:, i : i + BLOCK] for i in range(0, m, BLOCK)):
             tried = candidates[rows[:, None], block[rows]]  # (active, block, d)
             many = problem[rows.repeat_interleave(tried.shape[1])]
             met = many.met(tried.flatten(0, 1)).reshape(len(rows), -1)
-            rank = have[rows, None] + met.cumsum(1) - 1  # the place of each success in its row's answers
+            # the place of each success in its row's answers
+            rank = have[rows, None] + met.cumsum(1) - 1
             take = met & (rank < self.n_counterfactuals)
             row, which = take.nonzero(as_tuple=True)
             out[rows[row], rank[row, which]] = tried[row, which]

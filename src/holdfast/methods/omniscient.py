@@ -1,8 +1,9 @@
 """Omniscient: a random data row that the model gives the wanted outcome. A control, not advice.
 
-The control of "Counterfactual Training" (Altmeyer et al. 2025): as plausible as rows can be, and with no thought for
-cost. There d itself is the answer; here a person keeps what they cannot change, and whether what is left still has
-the outcome is up to the model. With more `draws`, rows that lost it try again. No gradients: any model will do.
+The control of "Counterfactual Training" (Altmeyer et al. 2025): as plausible as rows can be, and
+with no thought for cost. There d itself is the answer; here a person keeps what they cannot change,
+and whether what is left still has the outcome is up to the model. With more `draws`, rows that lost
+it try again. No gradients: any model will do.
 """
 
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from holdfast.errors import require
+from holdfast.errors import SettingError
 from holdfast.methods._data import DataMethod, have_outcome
 from holdfast.models.base import Model
 from holdfast.problem import SearchProblem
@@ -46,19 +47,26 @@ class Omniscient(DataMethod):
     draws: int = 1
 
     def check(self, model: Model) -> None:
-        require(self.draws >= 1, f"draws must be at least 1, got {self.draws}")
+        if not self.draws >= 1:
+            raise SettingError(f"draws must be at least 1, got {self.draws}")
         super().check(model)
 
     def search(self, problem: SearchProblem) -> Tensor:
-        data, label = self.data_.to(problem.x.dtype), problem.goal.label
-        fits = torch.stack([have_outcome(problem, k, self.scores_) for k in range(problem.goal.k)])  # (k, m)
-        size, pool = fits.sum(1), fits.nonzero()[:, 1]  # the rows for each label, one label after the other
+        data = self.data_.to(problem.x.dtype)
+        label = problem.goal.label
+        # (k, m)
+        fits = torch.stack([have_outcome(problem, k, self.scores_) for k in range(problem.goal.k)])
+        # the rows for each label, one label after the other
+        size = fits.sum(1)
+        pool = fits.nonzero()[:, 1]
         start = size.cumsum(0) - size
-        answer, rows = problem.feasible.project(problem.x), (size[label] > 0).nonzero().squeeze(1)
+        answer = problem.feasible.project(problem.x)
+        rows = (size[label] > 0).nonzero().squeeze(1)
         for draw in problem.steps(self.draws):
             if not len(rows):
                 break
-            part, k = problem[rows], label[rows]
+            part = problem[rows]
+            k = label[rows]
             u = part.rng.uniform(draw=draw, dtype=torch.float64)
             answer[rows] = part.feasible.project(data[pool[start[k] + (u * size[k]).long()]])
             rows = rows[~part.met(answer[rows])]

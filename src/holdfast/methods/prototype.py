@@ -1,12 +1,13 @@
 """Prototype-guided search: the elastic net, drawn towards a typical row of another class.
 
-With data rows in place of an encoder, as "Consistent Counterfactuals for Deep Models" (Black et al. 2022) runs it. Rows
-of the data belong to the class that the model predicts for them. Steps are those of EAD (`_fista.py`): accelerated,
-each followed by the shrinkage S_beta around x with threshold beta whatever the step size, with c per row from
-bisection. The answer is the iterate with least beta l1 + l2^2 among those with the wanted outcome.
+With data rows in place of an encoder, as "Consistent Counterfactuals for Deep Models" (Black et al.
+2022) runs it. Rows of the data belong to the class that the model predicts for them. Steps are
+those of EAD (`_fista.py`): accelerated, each followed by the shrinkage S_beta around x with
+threshold beta whatever the step size, with c per row from bisection. The answer is the iterate with
+least beta l1 + l2^2 among those with the wanted outcome.
 
-A class with fewer than k rows gives its farthest one. Where no allowed class has a row, theta is 0: what is
-left is the elastic net.
+A class with fewer than k rows gives its farthest one. Where no allowed class has a row, theta is 0:
+what is left is the elastic net.
 """
 
 import math
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from holdfast._core.rows import chunks, rows_per_chunk
 from holdfast.distances import Distance, l1, squared_l2
-from holdfast.errors import require
+from holdfast.errors import SettingError
 from holdfast.methods._best import BestSoFar
 from holdfast.methods._data import DataMethod
 from holdfast.methods._fista import bisected, lead_and_gradient, rounds_of
@@ -73,16 +74,24 @@ class Prototype(DataMethod):
     lr: float = 0.01
 
     def check(self, model: Model) -> None:
-        require(self.k >= 1, f"k must be at least 1, got {self.k}")
-        require(self.steps >= 1 and self.bisections >= 1, "steps and bisections must be at least 1")
-        require(self.lr > 0 and self.c > 0, f"lr and c must be positive, got {self.lr} and {self.c}")
-        theta, beta = self.theta, self.beta
-        require(theta >= 0 and beta >= 0, f"theta and beta must be 0 or more, got {theta} and {beta}")
+        if not self.k >= 1:
+            raise SettingError(f"k must be at least 1, got {self.k}")
+        if not (self.steps >= 1 and self.bisections >= 1):
+            raise SettingError("steps and bisections must be at least 1")
+        if not (self.lr > 0 and self.c > 0):
+            raise SettingError(f"lr and c must be positive, got {self.lr} and {self.c}")
+        theta = self.theta
+        beta = self.beta
+        if not (theta >= 0 and beta >= 0):
+            raise SettingError(f"theta and beta must be 0 or more, got {theta} and {beta}")
         super().check(model)
 
     def search(self, problem: SearchProblem) -> Tensor:
-        x, feasible = problem.x, problem.feasible
-        proto, distance = prototypes(x, problem.goal, self.data_.to(x.dtype), self.scores_.argmax(1), self.k)
+        x = problem.x
+        feasible = problem.feasible
+        proto, distance = prototypes(
+            x, problem.goal, self.data_.to(x.dtype), self.scores_.argmax(1), self.k
+        )
         theta = torch.where(distance.isfinite(), self.theta, 0.0).to(x.dtype)[:, None]
         best = BestSoFar(problem, ElasticNet(self.beta))
 
@@ -96,7 +105,9 @@ class Prototype(DataMethod):
             new = feasible.clamp(x + l1.prox(v - a * g - x, self.beta))
             return new, best.judge(feasible.project(new))
 
-        bisected(x, x.new_full((len(x),), self.c), rounds_of(problem, self.bisections, self.steps), step)
+        bisected(
+            x, x.new_full((len(x),), self.c), rounds_of(problem, self.bisections, self.steps), step
+        )
         return best.z
 
 
@@ -114,18 +125,26 @@ class ElasticNet(Distance):
         return self.beta * l1.gradient(delta, weight) + squared_l2.gradient(delta, weight)
 
 
-def prototypes(x: Tensor, goal: BoundTarget, data: Tensor, labels: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The prototype of each row (n, d), and its distance (n,): infinite, and the row itself, if there is none."""
-    proto, nearest = x.clone(), x.new_full((len(x),), math.inf)
+def prototypes(
+    x: Tensor, goal: BoundTarget, data: Tensor, labels: Tensor, k: int
+) -> tuple[Tensor, Tensor]:
+    """The prototype of each row (n, d), and its distance (n,): infinite, and the row itself, if
+    there is none."""
+    proto = x.clone()
+    nearest = x.new_full((len(x),), math.inf)
     for label in range(goal.k):
-        wanted = (goal.label == label) == (goal.sign > 0)  # reach a class: that one; leave it: all others
-        rows, pool = wanted.nonzero().squeeze(1), data[labels == label]
+        # reach a class: that one; leave it: all others
+        wanted = (goal.label == label) == (goal.sign > 0)
+        rows = wanted.nonzero().squeeze(1)
+        pool = data[labels == label]
         if not len(pool):
             continue
         for part in chunks(rows, rows_per_chunk(len(pool), 1 << 22)):
-            # Not by way of a matrix product, which is inexact for near rows and depends on the batch.
+            # Not by way of a matrix product, which is inexact for near rows and depends on the
+            # batch.
             distance = torch.cdist(x[part], pool, compute_mode="donot_use_mm_for_euclid_dist")
             far, at = distance.kthvalue(min(k, len(pool)), 1)
             closer = far < nearest[part]
-            proto[part[closer]], nearest[part[closer]] = pool[at[closer]], far[closer]
+            proto[part[closer]] = pool[at[closer]]
+            nearest[part[closer]] = far[closer]
     return proto, nearest

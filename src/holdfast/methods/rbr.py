@@ -1,19 +1,21 @@
-"""RBR: robust Bayesian recourse, by the odds that samples around the boundary would give under the worst kernel.
+"""RBR: robust Bayesian recourse, by the odds that samples around the boundary would give under the
+worst kernel.
 
     F_op(c) = min over v >= 0, |v| <= e_op  of   log(v_2 + s) + (c - v_1)^2 / (2 (v_2 + s)^2) + (p - 1) log s
     F_pe(c) = min over u >= 0, |u| <= e_pe / sqrt(p)  of
               -log(u_2 + s) - (c + sqrt(p) u_1)^2 / (2 (u_2 + s)^2)
               - (p - 1) log(sqrt((1e-6 + e_pe^2 - p u_1^2 - u_2^2) / (p - 1)) + s)
 
-exp(-F_op) is the most, exp(F_pe) the least that a normal kernel of width s gives a sample at distance c, over
-all normal laws near it. With e_op = e_pe = 0, J is the log-odds of two kernel density estimates.
+exp(-F_op) is the most, exp(F_pe) the least that a normal kernel of width s gives a sample at
+distance c, over all normal laws near it. With e_op = e_pe = 0, J is the log-odds of two kernel
+density estimates.
 
-Both F depend on one number c only. So they are solved once for a grid of c, and read off between the nodes by
-cubic pieces through values and slopes; the slopes are exact by the envelope theorem. Nguyen et al. 2022, who
-solve both by projected gradient at every step, and for every sample.
+Both F depend on one number c only. So they are solved once for a grid of c, and read off between
+the nodes by cubic pieces through values and slopes; the slopes are exact by the envelope theorem.
+Nguyen et al. 2022, who solve both by projected gradient at every step, and for every sample.
 
-Here a data row is taken as far as the person can reach it, z also stays within the person's limits, and the
-boundary is that between rows a person can hand in; `relaxed` makes it the model's own.
+Here a data row is taken as far as the person can reach it, z also stays within the person's limits,
+and the boundary is that between rows a person can hand in; `relaxed` makes it the model's own.
 """
 
 import math
@@ -26,14 +28,21 @@ from torch import Tensor
 
 from holdfast._core.rows import ROW_BLOCK, chunks, rows_per_chunk, whole_blocks
 from holdfast.distances import l1, l2
-from holdfast.errors import require
+from holdfast.errors import SettingError
 from holdfast.methods._data import DataMethod
 from holdfast.models.base import Model
 from holdfast.problem import SearchProblem
 
-NODES, DENSITY = 1024, 64  # nodes of c at sigma (exp(k / 64) - 1): dense near 0, and up to millions of sigma
-COARSE, FINE, ZOOMS = 25, 9, 10  # of the inner problems: values per axis at first, later, and how many times
-PATIENCE, GAIN = 10, 1e-10  # a row stops after so many steps without so much improvement
+# nodes of c at sigma (exp(k / 64) - 1): dense near 0, and up to millions of sigma
+NODES = 1024
+DENSITY = 64
+# of the inner problems: values per axis at first, later, and how many times
+COARSE = 25
+FINE = 9
+ZOOMS = 10
+# a row stops after so many steps without so much improvement
+PATIENCE = 10
+GAIN = 1e-10
 AT_ONCE = 4  # points of each segment tried at once
 
 
@@ -57,8 +66,9 @@ class RBR(DataMethod):
         scan: points tried on the way to each of them.
         radius: of the ball around the boundary that samples are drawn from.
         steps: of projected gradient, at most; each has length 1 / sqrt(1000) times the gradient.
-        relaxed: look for the boundary between the levels of categories too, as the paper does. Such a point may be
-            rounded back to the levels it came from; otherwise only rows that a person can hand in are tried.
+        relaxed: look for the boundary between the levels of categories too, as the paper does. Such
+            a point may be rounded back to the levels it came from; otherwise only rows that a
+            person can hand in are tried.
 
     >>> import holdfast as hf
     >>> from sklearn.linear_model import LogisticRegression
@@ -75,7 +85,10 @@ class RBR(DataMethod):
     title = "worst-case posterior odds of samples around the boundary, any model"
     paper = "Nguyen et al. 2022 (RBR); Guo et al. 2023"
     when = "the model is a black box and its answers should outlast a change of the data"
-    cost = "up to neighbors x scan forward passes to find the boundary, and samples more; none per step"
+    cost = (
+        "up to neighbors x scan forward passes to find the boundary, and samples more; none per "
+        "step"
+    )
     keeps_repeats = False
     advice = "raise delta_plus, give more data, or try NearestNeighbor"
 
@@ -91,19 +104,27 @@ class RBR(DataMethod):
     relaxed: bool = False
 
     def check(self, model: Model) -> None:
-        require(self.e_op >= 0 and self.e_pe >= 0, f"e_op and e_pe must be 0 or more, got {self.e_op} and {self.e_pe}")
-        require(self.delta_plus >= 0, f"delta_plus must be 0 or more, got {self.delta_plus}")
-        require(self.sigma > 0, f"sigma must be positive, got {self.sigma}")
-        require(self.radius > 0, f"radius must be positive, got {self.radius}")
-        require(self.samples >= 1 and self.neighbors >= 1, "samples and neighbors must be at least 1")
-        require(self.scan >= 1 and self.steps >= 1, "scan and steps must be at least 1")
+        if not (self.e_op >= 0 and self.e_pe >= 0):
+            raise SettingError(f"e_op and e_pe must be 0 or more, got {self.e_op} and {self.e_pe}")
+        if not self.delta_plus >= 0:
+            raise SettingError(f"delta_plus must be 0 or more, got {self.delta_plus}")
+        if not self.sigma > 0:
+            raise SettingError(f"sigma must be positive, got {self.sigma}")
+        if not self.radius > 0:
+            raise SettingError(f"radius must be positive, got {self.radius}")
+        if not (self.samples >= 1 and self.neighbors >= 1):
+            raise SettingError("samples and neighbors must be at least 1")
+        if not (self.scan >= 1 and self.steps >= 1):
+            raise SettingError("scan and steps must be at least 1")
         super().check(model)
 
     def search(self, problem: SearchProblem) -> Tensor:
         edge = self._boundary(problem)
         answer = problem.feasible.project(problem.x)
         rows = edge.isfinite().all(1).nonzero().squeeze(1)
-        for part in chunks(rows, rows_per_chunk(self.samples * problem.x.shape[1], block=ROW_BLOCK)):
+        for part in chunks(
+            rows, rows_per_chunk(self.samples * problem.x.shape[1], block=ROW_BLOCK)
+        ):
             full = whole_blocks(part)
             some = problem[full]
             answer[part] = some.feasible.project(self._minimise(some, edge[full]))[: len(part)]
@@ -121,19 +142,25 @@ class RBR(DataMethod):
                     return edge
                 some = problem[part]
                 near = l1.between(some.x, data).topk(m, 1, largest=False, sorted=True).indices
-                guides = some.feasible.repeat(m).project(data[near].flatten(0, 1))  # as far as each person can reach
+                # as far as each person can reach
+                guides = some.feasible.repeat(m).project(data[near].flatten(0, 1))
                 edge[part] = self._nearest_flip(some, guides.reshape(len(part), m, -1))
         return edge
 
     def _nearest_flip(self, problem: SearchProblem, guides: Tensor) -> Tensor:
-        """The point nearest to x (l1), among `scan` on the way to each guide, that has the wanted outcome.
+        """The point nearest to x (l1), among `scan` on the way to each guide, that has the wanted
+        outcome.
 
         Nearest before numbers are rounded; categories change half-way.
         """
-        n, way = len(problem), guides - problem.x[:, None]
+        n = len(problem)
+        way = guides - problem.x[:, None]
         cut = problem.feasible.encoding.one_hot & (not self.relaxed)
-        smooth, jump = (way.abs() * ~cut).sum(2, keepdim=True), (way.abs() * cut).sum(2, keepdim=True)  # (n, m, 1)
-        best, edge = problem.x.new_full((n,), math.inf), torch.full_like(problem.x, math.nan)
+        # (n, m, 1)
+        smooth = (way.abs() * ~cut).sum(2, keepdim=True)
+        jump = (way.abs() * cut).sum(2, keepdim=True)
+        best = problem.x.new_full((n,), math.inf)
+        edge = torch.full_like(problem.x, math.nan)
         for t in chunks(_coarse_to_fine(self.scan).to(way.dtype) / self.scan, AT_ONCE):
             far = smooth * t + jump * (t > 0.5)  # (n, m, k)
             # What lies beyond the best so far is never asked for.
@@ -146,10 +173,13 @@ class RBR(DataMethod):
             met = some.met(z)
             if not met.any():
                 continue
-            row, far, z = row[met], far[row, guide, at][met], z[met]
+            z = z[met]
+            far = far[row, guide, at][met]
+            row = row[met]
             best = best.scatter_reduce(0, row, far, "amin")
             hit = (far == best[row]).nonzero().squeeze(1)
-            last = torch.full((n,), -1).scatter_reduce(0, row[hit], hit, "amax")  # of equals the last
+            # of equals the last
+            last = torch.full((n,), -1).scatter_reduce(0, row[hit], hit, "amax")
             new = (last >= 0).nonzero().squeeze(1)
             edge[new] = z[last[new]]
         return edge
@@ -163,14 +193,20 @@ class RBR(DataMethod):
         pos = many.met(points.flatten(0, 1)).reshape(len(x), -1)
         room = l1.value(edge - x) + self.delta_plus
         kernel = kernels(float(self.e_op), float(self.e_pe), float(self.sigma), x.shape[1], x.dtype)
-        z = best = edge
-        lowest, stale = x.new_full((len(x),), math.inf), torch.zeros(len(x), dtype=torch.int64)
-        rows, out, done = torch.arange(len(x)), edge.clone(), torch.zeros(len(x), dtype=torch.bool)
+        z = edge
+        best = z
+        lowest = x.new_full((len(x),), math.inf)
+        stale = torch.zeros(len(x), dtype=torch.int64)
+        rows = torch.arange(len(x))
+        out = edge.clone()
+        done = torch.zeros(len(x), dtype=torch.bool)
         for _ in problem.steps(self.steps):
             J, g = odds(z, points, pos, kernel)
-            better = (lowest - GAIN > J) & ~done  # a row that has stopped stays, whatever the others do
+            # a row that has stopped stays, whatever the others do
+            better = (lowest - GAIN > J) & ~done
             stale = torch.where(better, 0, stale + 1)
-            best, lowest = torch.where(better[:, None], z, best), torch.where(better, J, lowest)
+            best = torch.where(better[:, None], z, best)
+            lowest = torch.where(better, J, lowest)
             z = x + l1.project(z - g / math.sqrt(1000) - x, room[:, None])
             z = problem.feasible.clamp(z)  # towards x in every column, so it stays in the ball
             done |= stale >= PATIENCE
@@ -179,22 +215,34 @@ class RBR(DataMethod):
                 on = (~done).nonzero().squeeze(1)
                 if not len(on):
                     return out
-                rows, problem, x, room, z = rows[on], problem[on], x[on], room[on], z[on]
-                points, pos, best, lowest = points[on], pos[on], best[on], lowest[on]
-                stale, done = stale[on], done[on]
+                rows = rows[on]
+                problem = problem[on]
+                x = x[on]
+                room = room[on]
+                z = z[on]
+                points = points[on]
+                pos = pos[on]
+                best = best[on]
+                lowest = lowest[on]
+                stale = stale[on]
+                done = done[on]
         out[rows] = best
         return out
 
 
 def _coarse_to_fine(scan: int) -> Tensor:
-    """1 .. scan, first those that many powers of two divide: a few far apart soon give a good bound."""
+    """1 .. scan, first those that many powers of two divide: a few far apart soon give a good
+    bound."""
     return torch.tensor(sorted(range(1, scan + 1), key=lambda i: (-min(i & -i, scan // 8), i)))
 
 
 def around(problem: SearchProblem, center: Tensor, radius: float, samples: int) -> Tensor:
-    """(n, samples, d) uniform in the l2 ball: r = radius * u^(1/d) along a direction uniform on the sphere."""
+    """(n, samples, d) uniform in the l2 ball: r = radius * u^(1/d) along a direction uniform on the
+    sphere."""
     n, d = center.shape
-    way = l2.ascent(problem.rng.normal(samples, d, dtype=center.dtype).flatten(0, 1)).reshape(n, samples, d)
+    way = l2.ascent(problem.rng.normal(samples, d, dtype=center.dtype).flatten(0, 1)).reshape(
+        n, samples, d
+    )
     r = radius * problem.rng.uniform(samples, draw=1, dtype=center.dtype) ** (1 / d)
     return center[:, None] + r[..., None] * way
 
@@ -204,9 +252,11 @@ def odds(z: Tensor, points: Tensor, pos: Tensor, kernel: "Kernels") -> tuple[Ten
     way = z[:, None] - points  # (n, m, d)
     c = way.square().sum(2).sqrt()
     (op, op_slope), (pe, pe_slope) = (curve(c) for curve in kernel)
-    neg_log, pos_log = (-op).masked_fill(pos, -math.inf), pe.masked_fill(~pos, -math.inf)
+    neg_log = (-op).masked_fill(pos, -math.inf)
+    pos_log = pe.masked_fill(~pos, -math.inf)
     # Without samples of one kind there are no odds; the other kind alone still says where to go.
-    some_neg, some_pos = (~pos).any(1), pos.any(1)
+    some_neg = (~pos).any(1)
+    some_pos = pos.any(1)
     top = torch.where(some_neg, torch.logsumexp(neg_log, 1), 0.0)
     bottom = torch.where(some_pos, torch.logsumexp(pos_log, 1), 0.0)
     share_neg = torch.where(some_neg[:, None], torch.softmax(neg_log, 1), 0.0)
@@ -231,19 +281,26 @@ def f_pe(c: Tensor, u1: Tensor, u2: Tensor, s: float, p: int, e: float) -> Tenso
 
 
 def minimised(f: Callable[[Tensor], Tensor], n: int, most: Tensor, first: int) -> Tensor:
-    """(n, k) where f, of points (n, m, k) of the box from 0 to `most` (k,), is least: by grids that zoom in."""
-    low, high, best = most.new_zeros(n, len(most)), most.expand(n, -1), most
+    """(n, k) where f, of points (n, m, k) of the box from 0 to `most` (k,), is least: by grids that
+    zoom in."""
+    low = most.new_zeros(n, len(most))
+    high = most.expand(n, -1)
+    best = most
     for size in (first, *[FINE] * (ZOOMS - 1)):
         line = torch.linspace(0, 1, size, dtype=most.dtype)
-        grid = low[:, None] + (high - low)[:, None] * torch.cartesian_prod(*[line] * len(most)).view(-1, len(most))
+        grid = low[:, None] + (high - low)[:, None] * torch.cartesian_prod(
+            *[line] * len(most)
+        ).view(-1, len(most))
         best = grid[torch.arange(n), f(grid).argmin(1)]
         step = (high - low) / (size - 1)
-        low, high = (best - step).clamp_min(0), torch.minimum(best + step, most)
+        low = (best - step).clamp_min(0)
+        high = torch.minimum(best + step, most)
     return best
 
 
 def optimistic(c: Tensor, e: float, s: float, p: int) -> tuple[Tensor, Tensor]:
-    """F_op at c and its slope: for given v_2 the best v_1 is min(c, sqrt(e^2 - v_2^2)); then a search over v_2."""
+    """F_op at c and its slope: for given v_2 the best v_1 is min(c, sqrt(e^2 - v_2^2)); then a
+    search over v_2."""
 
     def at(v2: Tensor) -> tuple[Tensor, Tensor]:
         v1 = torch.minimum(c[:, None], (e * e - v2.square()).clamp_min(0).sqrt())
@@ -255,10 +312,12 @@ def optimistic(c: Tensor, e: float, s: float, p: int) -> tuple[Tensor, Tensor]:
 
 
 def pessimistic(c: Tensor, e: float, s: float, p: int) -> tuple[Tensor, Tensor]:
-    """F_pe at c and its slope: a search over the length r and the angle t of u = r (cos t, sin t)."""
+    """F_pe at c and its slope: a search over the length r and the angle t of u = r (cos t, sin
+    t)."""
 
     def at(c: Tensor, r: Tensor, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        u1, u2 = r * t.cos(), r * t.sin()
+        u1 = r * t.cos()
+        u2 = r * t.sin()
         return f_pe(c, u1, u2, s, p, e), u1, u2
 
     most = c.new_tensor([e / math.sqrt(p), math.pi / 2])
@@ -282,9 +341,12 @@ class Curve:
         start = self.nodes[i]
         h = self.nodes[i + 1] - start
         t = (c - start) / h
-        f0, g0, g1 = self.values[i], self.slopes[i] * h, self.slopes[i + 1] * h
+        f0 = self.values[i]
+        g0 = self.slopes[i] * h
+        g1 = self.slopes[i + 1] * h
         rise = self.values[i + 1] - f0
-        a, b = g0 - rise, rise - g1
+        a = g0 - rise
+        b = rise - g1
         bend = a * (1 - t) + b * t
         value = f0 + t * rise + t * (1 - t) * bend
         slope = rise + (1 - 2 * t) * bend + t * (1 - t) * (b - a)

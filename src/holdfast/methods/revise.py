@@ -1,8 +1,8 @@
 """REVISE: gradient descent in the latent space of a VAE, so that answers look like data.
 
-By Adam; gradients go through model and decoder by hand. The VAE is given the columns that cannot change. Categories
-are mixtures of levels while z moves; the row that is judged, and kept if it is the cheapest success so far, is the
-nearest one that a person can hand in.
+By Adam; gradients go through model and decoder by hand. The VAE is given the columns that cannot
+change. Categories are mixtures of levels while z moves; the row that is judged, and kept if it is
+the cheapest success so far, is the nearest one that a person can hand in.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from holdfast.distances import Distance, Norm, penalty_of
-from holdfast.errors import require
+from holdfast.errors import SettingError
 from holdfast.methods._autoencoder import TableAutoencoder
 from holdfast.methods._best import BestOfWalk
 from holdfast.methods._latent import LatentMethod
@@ -20,7 +20,8 @@ from holdfast.methods.descent import Descent
 from holdfast.models.base import Model
 from holdfast.problem import SearchProblem
 
-LANES = 32  # numbers that exp and the like handle as one at most; the remainder may differ in the last bit
+# numbers that exp and the like handle as one at most; the remainder may differ in the last bit
+LANES = 32
 
 
 @dataclass(eq=False, repr=False)
@@ -62,14 +63,21 @@ class REVISE(LatentMethod):
     def check(self, model: Model) -> None:
         super().check(model)
         penalty_of(self.norm)
-        require(self.lam >= 0, f"lam must be 0 or more (below 0 it rewards distance), got {self.lam}")
-        require(self.lr > 0, f"lr must be positive, got {self.lr}")
-        require(self.steps >= 1, f"steps must be at least 1, got {self.steps}")
+        if not self.lam >= 0:
+            raise SettingError(
+                f"lam must be 0 or more (below 0 it rewards distance), got {self.lam}"
+            )
+        if not self.lr > 0:
+            raise SettingError(f"lr must be positive, got {self.lr}")
+        if not self.steps >= 1:
+            raise SettingError(f"steps must be at least 1, got {self.steps}")
 
     def search(self, problem: SearchProblem) -> Tensor:
-        n, how = len(problem), Descent(norm=self.norm, lam=self.lam, lr=self.lr, steps=self.steps)
+        n = len(problem)
+        how = Descent(norm=self.norm, lam=self.lam, lr=self.lr, steps=self.steps)
         problem = problem[torch.arange(n + -n % LANES).clamp_max(n - 1)]
-        walk, p = LatentWalk(how, problem, self.autoencoder_), problem.x
+        walk = LatentWalk(how, problem, self.autoencoder_)
+        p = problem.x
         best = BestOfWalk(problem, walk.distance)
         for t in problem.steps(self.steps + 1):
             p, u = walk.advance(problem, t)
@@ -82,12 +90,15 @@ class LatentWalk(Walk):
 
     def __init__(self, how: Descent, problem: SearchProblem, net: TableAutoencoder) -> None:
         super().__init__(how, problem, how.lam)
-        self.net, self.z = net, net.encode(problem.x).contiguous()
-        self.m, self.v = torch.zeros_like(self.z), torch.full_like(self.z, 1e-16)
+        self.net = net
+        self.z = net.encode(problem.x).contiguous()
+        self.m = torch.zeros_like(self.z)
+        self.v = torch.full_like(self.z, 1e-16)
         self.far = self.z.new_tensor(torch.inf)
 
     def advance(self, problem: SearchProblem, t: int) -> tuple[Tensor, Tensor]:
-        """Move all codes once; the reachable rows they stood for, and how far these are from the goal (below 0: met).
+        """Move all codes once; the reachable rows they stood for, and how far these are from the
+        goal (below 0: met).
 
         The gradient is that at the decoded rows, which need not be reachable.
         """
@@ -96,5 +107,7 @@ class LatentWalk(Walk):
         p = problem.feasible.project(y)
         u, _, _ = problem.model.shortfall(p, problem.goal, self.level, self.soft)
         _, v, pull = problem.model.shortfall(y, problem.goal, self.level, self.soft)
-        self._move(to_code(self._gradient(problem, y, v, pull)).contiguous(), t, -self.far, self.far)
+        self._move(
+            to_code(self._gradient(problem, y, v, pull)).contiguous(), t, -self.far, self.far
+        )
         return p, u

@@ -1,16 +1,18 @@
 """ROAR: answers for the worst model near the present one.
 
-The model's own weights if it is one Linear layer, else a plane fitted around each row by LIME (`_local_linear.py`). The
-loss falls with the gap, so the inner maximum has a closed form: D against the steepest direction of (z, 1),
+The model's own weights if it is one Linear layer, else a plane fitted around each row by LIME
+(`_local_linear.py`). The loss falls with the gap, so the inner maximum has a closed form: D against
+the steepest direction of (z, 1),
 
     norm = "linf"    dw = -D sign(z),                       db = -D
     norm = "l2"      dw = -D z / sqrt(|z|_2^2 + 1),         db = -D / sqrt(|z|_2^2 + 1),    for |w|_2 = 1
 
-Without an intercept there is no b to shift. By the envelope theorem the outer gradient is that of the loss with
-(dw, db) held still; both are found anew at every step, always from the original w and b.
+Without an intercept there is no b to shift. By the envelope theorem the outer gradient is that of
+the loss with (dw, db) held still; both are found anew at every step, always from the original w and
+b.
 
-`ROAR.lime()` is ROAR-LIME as "RoCourseNet" (Guo et al. 2023) runs it, with the exact inner maximum in place of one
-random sign step, and without letting the shifts of all steps add up.
+`ROAR.lime()` is ROAR-LIME as "RoCourseNet" (Guo et al. 2023) runs it, with the exact inner maximum
+in place of one random sign step, and without letting the shifts of all steps add up.
 """
 
 import math
@@ -22,7 +24,7 @@ from torch import Tensor
 
 from holdfast._core.params import preset
 from holdfast.distances import BallNorm, Distance, distance_of, l1, l2, linf, mse
-from holdfast.errors import require
+from holdfast.errors import SettingError
 from holdfast.explainer import Explainer
 from holdfast.methods._data import check_columns, encoded
 from holdfast.methods._local_linear import Plane, fit_planes, shares_of
@@ -38,22 +40,26 @@ class ROAR(Explainer):
 
         minimise over z    max_{|dw| <= D, |db| <= D}  BCE(sigmoid((w + dw).z + b + db), 1)  +  lam * distance(z, x)
 
-    w.z + b is the gap, by how much the wanted class leads: for two classes the log-odds, with the opposite sign where
-    class 0 is wanted.
+    w.z + b is the gap, by how much the wanted class leads: for two classes the log-odds, with the
+    opposite sign where class 0 is wanted.
 
     Args:
-        delta: D, how far each weight may shift (norm="l2": how far all of them together, with |w|_2 = 1).
+        delta: D, how far each weight may shift (norm="l2": how far all of them together, with |w|_2
+            = 1).
         lam: weight of the distance.
         norm: "linf" or "l2": the ball of the shifts.
         distance: 1, "mse" (the mean square), or a `Distance`: what pulls back.
-        linear: "auto" uses the weights of a model that is one Linear layer, and planes by LIME for all others;
-            "lime" uses planes for every model.
-        relax: "box" moves each level of a category freely between 0 and 1, "softmax" keeps their sum at 1.
+        linear: "auto" uses the weights of a model that is one Linear layer, and planes by LIME for
+            all others; "lime" uses planes for every model.
+        relax: "box" moves each level of a category freely between 0 and 1, "softmax" keeps their
+            sum at 1.
         optimizer: "adam", "rmsprop" or "sgd"; the state belongs to each row alone.
-        lr, steps, tolerance: step size, most steps, and the change of the loss below which a row stops.
+        lr, steps, tolerance: step size, most steps, and the change of the loss below which a row
+            stops.
         restarts: rows without an answer start again with `lam` halved, this many times in all.
-        samples, noise, kernel, ridge, intercept: of the planes: neighbours per row, their spread as a part of the
-            range of the data, the kernel's width over sqrt(d), the ridge, and whether a plane has an intercept.
+        samples, noise, kernel, ridge, intercept: of the planes: neighbours per row, their spread as
+            a part of the range of the data, the kernel's width over sqrt(d), the ridge, and whether
+            a plane has an intercept.
 
     >>> import holdfast as hf
     >>> from sklearn.linear_model import LogisticRegression
@@ -70,7 +76,10 @@ class ROAR(Explainer):
     title = "descent against the worst shift of a linear score's weights, any model"
     paper = "Upadhyay et al. 2021 (ROAR); Guo et al. 2023 (ROAR-LIME)"
     when = "the weights of a linear model, or of its local likeness, may shift by a known amount"
-    cost = "samples forward passes for each row's plane, none on a linear model; the steps take no more"
+    cost = (
+        "samples forward passes for each row's plane, none on a linear model; the steps take no "
+        "more"
+    )
     needs_grad = False
     needs_data = True
     advice = "lower delta or lam, raise restarts or noise, or try NearestNeighbor"
@@ -94,28 +103,45 @@ class ROAR(Explainer):
 
     @classmethod
     def lime(cls, **settings: Any) -> "ROAR":
-        """ROAR-LIME: planes without intercept, cross-entropy and half the mean square, 50 steps of RMSprop."""
-        how = preset(settings, linear="lime", intercept=False, relax="softmax", distance="mse", lam=0.5)
+        """ROAR-LIME: planes without intercept, cross-entropy and half the mean square, 50 steps of
+        RMSprop."""
+        how = preset(
+            settings, linear="lime", intercept=False, relax="softmax", distance="mse", lam=0.5
+        )
         return cls(**preset(how, optimizer="rmsprop", lr=0.1, steps=50, tolerance=0.0, restarts=1))
 
     def check(self, model: Model) -> None:
-        require(self.delta >= 0, f"delta must be 0 or more, got {self.delta}")
-        require(self.lam >= 0, f"lam must be 0 or more (below 0 it rewards distance), got {self.lam}")
+        if not self.delta >= 0:
+            raise SettingError(f"delta must be 0 or more, got {self.delta}")
+        if not self.lam >= 0:
+            raise SettingError(
+                f"lam must be 0 or more (below 0 it rewards distance), got {self.lam}"
+            )
         distance_of(self.norm, (linf, l2))
         distance_of(self.distance, (l1, mse), "distance")
-        require(self.linear in ("auto", "lime"), f"linear must be 'auto' or 'lime', got {self.linear!r}")
-        require(self.relax in ("box", "softmax"), f"relax must be 'box' or 'softmax', got {self.relax!r}")
-        require(self.optimizer in ("adam", "rmsprop", "sgd"), f"unknown optimizer {self.optimizer!r}; try 'adam'")
-        require(self.lr > 0, f"lr must be positive, got {self.lr}")
-        require(self.tolerance >= 0, f"tolerance must be 0 or more, got {self.tolerance}")
-        require(self.steps >= 1 and self.restarts >= 1, "steps and restarts must be at least 1")
-        require(self.samples >= 1, f"samples must be at least 1, got {self.samples}")
-        require(self.noise > 0 and self.kernel > 0 and self.ridge > 0, "noise, kernel and ridge must be positive")
+        if self.linear not in ("auto", "lime"):
+            raise SettingError(f"linear must be 'auto' or 'lime', got {self.linear!r}")
+        if self.relax not in ("box", "softmax"):
+            raise SettingError(f"relax must be 'box' or 'softmax', got {self.relax!r}")
+        if self.optimizer not in ("adam", "rmsprop", "sgd"):
+            raise SettingError(f"unknown optimizer {self.optimizer!r}; try 'adam'")
+        if not self.lr > 0:
+            raise SettingError(f"lr must be positive, got {self.lr}")
+        if not self.tolerance >= 0:
+            raise SettingError(f"tolerance must be 0 or more, got {self.tolerance}")
+        if not (self.steps >= 1 and self.restarts >= 1):
+            raise SettingError("steps and restarts must be at least 1")
+        if not self.samples >= 1:
+            raise SettingError(f"samples must be at least 1, got {self.samples}")
+        if not (self.noise > 0 and self.kernel > 0 and self.ridge > 0):
+            raise SettingError("noise, kernel and ridge must be positive")
         check_columns(len(self.shares_), model)
 
     def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
         """Count how often each level of each category occurs."""
-        self.shares_: Tensor = shares_of(encoded(X, model, "ROAR"), model.schema.encoding(model.dtype))
+        self.shares_: Tensor = shares_of(
+            encoded(X, model, "ROAR"), model.schema.encoding(model.dtype)
+        )
 
     def search(self, problem: SearchProblem) -> Tensor:
         score = self._score(problem)
@@ -128,40 +154,57 @@ class ROAR(Explainer):
         return answer
 
     def _score(self, problem: SearchProblem) -> "Score":
-        """The gap as a linear function: exactly where the model is one, else by planes around each row."""
+        """The gap as a linear function: exactly where the model is one, else by planes around each
+        row."""
         exact = exact_weights(problem.model) if self.linear == "auto" else None
         if exact is not None:
             return Score(None, *exact, shifts_b=True)
         plane = fit_planes(
-            problem, self.shares_, samples=self.samples, noise=self.noise, kernel=self.kernel, ridge=self.ridge,
+            problem,
+            self.shares_,
+            samples=self.samples,
+            noise=self.noise,
+            kernel=self.kernel,
+            ridge=self.ridge,
             intercept=self.intercept,
-        )  # fmt: skip
+        )
         return Score(plane, None, None, shifts_b=self.intercept)
 
     def _descend(self, problem: SearchProblem, score: "Score", lam: float) -> Tensor:
         """One run for all rows; a row whose loss has settled stays where it is."""
-        z, relax = problem.feasible.clamp(problem.x), Relax(problem, self.relax == "softmax")
+        z = problem.feasible.clamp(problem.x)
+        relax = Relax(problem, self.relax == "softmax")
         state = OptimizerState(z, self.optimizer, self.lr)
-        last, on = z.new_full((len(z), 1), math.inf), torch.ones(len(z), 1, dtype=torch.bool)
+        last = z.new_full((len(z), 1), math.inf)
+        on = torch.ones(len(z), 1, dtype=torch.bool)
         for _ in problem.steps(self.steps):
             p = relax(z)
             loss, grad = self.worst_loss(problem, score, p, lam)
             on &= (last - loss).abs() >= self.tolerance
             if not on.any():
                 break
-            z, last = torch.where(on, relax.clamp(state.step(z, relax.pull(p, grad))), z), loss
+            z = torch.where(on, relax.clamp(state.step(z, relax.pull(p, grad))), z)
+            last = loss
         return problem.feasible.project(relax(z))
 
-    def worst_loss(self, problem: SearchProblem, score: "Score", z: Tensor, lam: float) -> tuple[Tensor, Tensor]:
+    def worst_loss(
+        self, problem: SearchProblem, score: "Score", z: Tensor, lam: float
+    ) -> tuple[Tensor, Tensor]:
         """The loss of rows z (n, 1) at the worst shift of the weights, and its gradient (n, d)."""
-        plane, ball = score.at(problem, z), distance_of(self.norm)
-        w, b = plane.w, plane.b[:, None]
-        if not ball.ball_is_box:  # the weights share what they may shift, so it is measured in units of all of them
+        plane = score.at(problem, z)
+        ball = distance_of(self.norm)
+        w = plane.w
+        b = plane.b[:, None]
+        # the weights share what they may shift, so it is measured in units of all of them
+        if not ball.ball_is_box:
             size = ball.value(w)[:, None].clamp_min(torch.finfo(w.dtype).tiny)
-            w, b = w / size, b / size
+            w = w / size
+            b = b / size
         dw, db = worst_shift(z, self.delta, ball, shifts_b=score.shifts_b)
         short = problem.level - ((w + dw) * z).sum(1, keepdim=True) - b - db
-        away, weight, distance = z - problem.x, problem.feasible.weights * lam, distance_of(self.distance)
+        away = z - problem.x
+        weight = problem.feasible.weights * lam
+        distance = distance_of(self.distance)
         loss = torch.nn.functional.softplus(short) + distance.value(away, weight)[:, None]
         return loss, distance.gradient(away, weight) - torch.sigmoid(short) * (w + dw)
 
@@ -169,7 +212,8 @@ class ROAR(Explainer):
 def worst_shift(
     z: Tensor, delta: float, ball: Distance, *, shifts_b: bool = True, target: int = 1
 ) -> tuple[Tensor, Tensor]:
-    """The shift dw (n, d), db (n, 1) of a linear score that hurts most at rows z, if class `target` is wanted."""
+    """The shift dw (n, d), db (n, 1) of a linear score that hurts most at rows z, if class `target`
+    is wanted."""
     one = torch.ones_like(z[:, :1]) if shifts_b else torch.zeros_like(z[:, :1])
     shift = (-delta if target == 1 else delta) * ball.ascent(torch.cat([z, one], 1))
     return shift[:, :-1], shift[:, -1:]
@@ -181,7 +225,11 @@ def exact_weights(model: Model) -> tuple[Tensor, Tensor] | None:
     if engine is None or len(engine.weights) > 1:
         return None
     w, b = engine.weights[0]
-    return (torch.cat([torch.zeros_like(w), w]), torch.cat([torch.zeros_like(b), b])) if len(w) == 1 else (w, b)
+    return (
+        (torch.cat([torch.zeros_like(w), w]), torch.cat([torch.zeros_like(b), b]))
+        if len(w) == 1
+        else (w, b)
+    )
 
 
 @dataclass(frozen=True)
@@ -194,10 +242,13 @@ class Score:
     shifts_b: bool  # does the worst case shift b too?
 
     def __getitem__(self, rows: Tensor) -> "Score":
-        return Score(self.plane[rows] if self.plane else None, self.weights, self.biases, self.shifts_b)
+        return Score(
+            self.plane[rows] if self.plane else None, self.weights, self.biases, self.shifts_b
+        )
 
     def at(self, problem: SearchProblem, z: Tensor) -> Plane:
-        """The plane at rows z; with more than two classes it depends on which class is next best there."""
+        """The plane at rows z; with more than two classes it depends on which class is next best
+        there."""
         if self.plane is not None:
             return self.plane
         assert self.weights is not None
@@ -205,19 +256,24 @@ class Score:
         scores = problem.model(z)
         gap, slope = problem.goal.gap_and_slope(scores)  # (n,), (n, k)
         # Not as a matrix product: that may add in another order in another batch.
-        w, b = (slope[..., None] * self.weights).sum(1), (slope * self.biases).sum(1)
+        w = (slope[..., None] * self.weights).sum(1)
+        b = (slope * self.biases).sum(1)
         return Plane(w, b if problem.goal.is_lead else b + gap - (slope * scores).sum(1))
 
 
 class Relax:
-    """Categories between their levels: as they are ("box"), or as the softmax over levels the person may take."""
+    """Categories between their levels: as they are ("box"), or as the softmax over levels the
+    person may take."""
 
     def __init__(self, problem: SearchProblem, softmax: bool) -> None:
-        feasible, self.encoding, self.softmax = problem.feasible, problem.feasible.encoding, softmax
+        self.softmax = softmax
+        self.encoding = problem.feasible.encoding
+        feasible = problem.feasible
         free = self.encoding.one_hot & softmax
         self.open = (feasible.hi > 0).to(problem.x.dtype)
         # What goes into a softmax has no limits.
-        self.lo, self.hi = feasible.lo.masked_fill(free, -math.inf), feasible.hi.masked_fill(free, math.inf)
+        self.lo = feasible.lo.masked_fill(free, -math.inf)
+        self.hi = feasible.hi.masked_fill(free, math.inf)
 
     def __call__(self, z: Tensor) -> Tensor:
         return self.encoding.softmax(z, self.open) if self.softmax else z
@@ -234,8 +290,11 @@ class OptimizerState:
     """The moments of an optimiser, one row each."""
 
     def __init__(self, z: Tensor, optimizer: Optimizer, lr: float) -> None:
-        self.optimizer, self.lr, self.count = optimizer, lr, 0
-        self.m, self.v = torch.zeros_like(z), torch.zeros_like(z)
+        self.optimizer = optimizer
+        self.lr = lr
+        self.count = 0
+        self.m = torch.zeros_like(z)
+        self.v = torch.zeros_like(z)
 
     def step(self, z: Tensor, g: Tensor) -> Tensor:
         self.count += 1
@@ -246,5 +305,6 @@ class OptimizerState:
             return z - self.lr * g / (self.v.sqrt() + 1e-8)
         self.m.lerp_(g, 0.1)
         self.v.mul_(0.999).addcmul_(g, g, value=0.001)
-        m, v = self.m / (1 - 0.9**self.count), self.v / (1 - 0.999**self.count)
+        m = self.m / (1 - 0.9**self.count)
+        v = self.v / (1 - 0.999**self.count)
         return z - self.lr * m / (v.sqrt() + 1e-8)

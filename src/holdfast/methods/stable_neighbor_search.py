@@ -1,11 +1,12 @@
 """Stable Neighbor Search: move each answer to a nearby point that retrained models accept too.
 
-x0 is the answer of another method. Steps have the length 2 radius / steps whatever the gradient's; after each
-the point returns to the ball and to what the person can reach. A row with no acceptable move keeps x0.
+x0 is the answer of another method. Steps have the length 2 radius / steps whatever the gradient's;
+after each the point returns to the ball and to what the person can reach. A row with no acceptable
+move keeps x0.
 
-With a bank the objective is the mean over the model and the models of the bank, and a row stops as soon as each
-of them gives y the probability `min_probability`: it pays for what the models disagree about, and no more. Answers
-found with a bank may not be certified with the same models.
+With a bank the objective is the mean over the model and the models of the bank, and a row stops as
+soon as each of them gives y the probability `min_probability`: it pays for what the models disagree
+about, and no more. Answers found with a bank may not be certified with the same models.
 """
 
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from torch import Tensor
 from holdfast._core.params import Trait
 from holdfast._core.rows import CACHE_CELLS, ROW_BLOCK, chunks, rows_per_chunk, whole_blocks
 from holdfast.distances import l2
-from holdfast.errors import ModelError, require
+from holdfast.errors import ModelError, SettingError
 from holdfast.explainer import Explainer
 from holdfast.methods._data import encoded
 from holdfast.methods._path_integral import Path, PathValue, Value, path_value, stack_value
@@ -29,9 +30,11 @@ from holdfast.target import Target
 
 EVERY = 10  # steps between looks at which rows are done
 # Multiples of the typical distance of data from the boundary: how deep the ball reaches.
-DEPTH, DEPTH_WITH_BANK = 2.0, 8.0
+DEPTH = 2.0
+DEPTH_WITH_BANK = 8.0
 # The same of the length of the data's range, where no data were given to measure that distance.
-OF_RANGE, OF_RANGE_WITH_BANK = 0.05, 0.2
+OF_RANGE = 0.05
+OF_RANGE_WITH_BANK = 0.2
 SWITCH = 1.5  # a category that takes another level moves by the root of 2: less, and none could
 
 
@@ -44,17 +47,19 @@ class StableNeighborSearch(Explainer):
 
     Args:
         start: the method whose answers are moved; None takes MinCost(norm=2).
-        radius: how far, in encoded units (l2). "auto" takes twice the typical distance of data from the boundary
-            (eight times with a bank, where rows stop on their own) if `fit` was given data, and else a share of
-            the range of the data that the schema knows.
+        radius: how far, in encoded units (l2). "auto" takes twice the typical distance of data from
+            the boundary (eight times with a bank, where rows stop on their own) if `fit` was given
+            data, and else a share of the range of the data that the schema knows.
         bank: retrained models to agree with the model.
         min_probability: with a bank, the probability that each model must give.
         steps, path_points: steps of the ascent, and points on each line.
         step_size: length of a step; None takes 2 radius / steps.
         baseline: where the lines start, in encoded units: one number, or one per encoded column.
         noise: standard deviation of a random shift with the first step (the authors' code: 1e-3).
-        keep: the "best" point on the way by the objective, or the "last" acceptable one as in the paper.
-        endpoint_weight: extra weight of the point itself in the objective; 1 gives the paper's Equation 5.
+        keep: the "best" point on the way by the objective, or the "last" acceptable one as in the
+            paper.
+        endpoint_weight: extra weight of the point itself in the objective; 1 gives the paper's
+            Equation 5.
 
     >>> import holdfast as hf
     >>> data = hf.datasets.moons(n=200)
@@ -71,7 +76,9 @@ class StableNeighborSearch(Explainer):
     title = "another method's answers, moved to where retrained models agree"
     paper = "Black et al. 2022"
     when = "a network will be trained again and its answers should still hold"
-    cost = "what start takes, and steps x path_points gradient passes through the model and the bank"
+    cost = (
+        "what start takes, and steps x path_points gradient passes through the model and the bank"
+    )
     advice = "the method it starts from found none: try another start"
     uses_data = True
 
@@ -94,7 +101,8 @@ class StableNeighborSearch(Explainer):
     @property
     def first(self) -> Explainer:
         """The method whose answers are moved."""
-        require(isinstance(self.start, Explainer | None), f"start must be a method, got {self.start!r}")
+        if not isinstance(self.start, Explainer | None):
+            raise SettingError(f"start must be a method, got {self.start!r}")
         return MinCost(norm=2) if self.start is None else self.start
 
     @Trait(False)  # a bool on the class and on instances, as in the base class
@@ -109,20 +117,37 @@ class StableNeighborSearch(Explainer):
 
     def check(self, model: Model) -> None:
         given = self.radius == "auto" or (isinstance(self.radius, int | float) and self.radius >= 0)
-        require(given, f"radius must be 'auto' or a number of at least 0, got {self.radius!r}")
-        require(self.steps >= 0 and self.path_points >= 1, "steps must be at least 0 and path_points at least 1")
-        require(self.step_size is None or self.step_size > 0, f"step_size must be positive, got {self.step_size}")
-        require(self.noise >= 0, f"noise must be at least 0, got {self.noise}")
-        require(self.keep in ("best", "last"), f"keep must be 'best' or 'last', got {self.keep!r}")
-        require(0 < self.min_probability < 1, f"min_probability must lie between 0 and 1, got {self.min_probability}")
+        if not given:
+            raise SettingError(
+                f"radius must be 'auto' or a number of at least 0, got {self.radius!r}"
+            )
+        if not (self.steps >= 0 and self.path_points >= 1):
+            raise SettingError("steps must be at least 0 and path_points at least 1")
+        if not (self.step_size is None or self.step_size > 0):
+            raise SettingError(f"step_size must be positive, got {self.step_size}")
+        if not self.noise >= 0:
+            raise SettingError(f"noise must be at least 0, got {self.noise}")
+        if self.keep not in ("best", "last"):
+            raise SettingError(f"keep must be 'best' or 'last', got {self.keep!r}")
+        if not 0 < self.min_probability < 1:
+            raise SettingError(
+                f"min_probability must lie between 0 and 1, got {self.min_probability}"
+            )
         many = 1 if isinstance(self.baseline, int | float) else len(self.baseline)
         width = model.schema.width
-        require(many in (1, width), f"baseline must be one number or {width}, one per encoded column, got {many}")
+        if many not in (1, width):
+            raise SettingError(
+                f"baseline must be one number or {width}, one per encoded column, got {many}"
+            )
         if self.bank is not None:
-            require(isinstance(self.bank, ModelBank), f"bank must be a ModelBank, got {type(self.bank).__name__}")
+            if not isinstance(self.bank, ModelBank):
+                raise SettingError(f"bank must be a ModelBank, got {type(self.bank).__name__}")
             self.bank.check_fits(model)
             if any(group.networks is None for group in self.bank.groups):
-                raise ModelError("StableNeighborSearch follows gradients; this bank holds estimators, which have none")
+                raise ModelError(
+                    "StableNeighborSearch follows gradients; this bank holds estimators, which "
+                    "have none"
+                )
         self.first.check_call(model)
 
     @property
@@ -133,15 +158,22 @@ class StableNeighborSearch(Explainer):
     @property
     def guided_by(self) -> frozenset[str]:
         """The models of the bank: they have helped to find the answers and may not certify them."""
-        return self.first.guided_by | (self.bank.members() if self.bank is not None else frozenset[str]())
+        return self.first.guided_by | (
+            self.bank.members() if self.bank is not None else frozenset[str]()
+        )
 
     @property
     def signatures(self) -> tuple[tuple[float, ...], ...]:
-        of_bank = () if self.bank is None else tuple(tuple(float(v) for v in row) for row in self.bank.signatures())
+        of_bank = (
+            ()
+            if self.bank is None
+            else tuple(tuple(float(v) for v in row) for row in self.bank.signatures())
+        )
         return (*self.first.signatures, *of_bank)
 
     def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
-        """Fit the method it starts from, and measure how far data typically are from the boundary."""
+        """Fit the method it starts from, and measure how far data typically are from the
+        boundary."""
         self.first.fit(model, X)
         x = encoded(X, model, "StableNeighborSearch")
         if model.has_grad:
@@ -151,7 +183,9 @@ class StableNeighborSearch(Explainer):
         m = self.n_counterfactuals
         found = self.first.found(problem)[0].reshape(len(problem) * m, -1)
         many = problem if m == 1 else problem[torch.arange(len(problem)).repeat_interleave(m)]
-        x0 = torch.where(found.isfinite().all(1, keepdim=True), many.feasible.project(found), many.x)
+        x0 = torch.where(
+            found.isfinite().all(1, keepdim=True), many.feasible.project(found), many.x
+        )
         rows = many.met(x0).nonzero().squeeze(1)
         out = x0.clone()
         for part in chunks(rows, self._together(problem.model)):
@@ -162,7 +196,8 @@ class StableNeighborSearch(Explainer):
     def _radius(self, problem: SearchProblem) -> float:
         if self.radius != "auto":
             return float(self.radius)
-        guided, encoding = self.bank is not None, problem.feasible.encoding
+        guided = self.bank is not None
+        encoding = problem.feasible.encoding
         if hasattr(self, "depth_"):
             radius = (DEPTH_WITH_BANK if guided else DEPTH) * self.depth_
         else:
@@ -174,15 +209,24 @@ class StableNeighborSearch(Explainer):
         engine = model.engine
         width = max((len(w) for w, _ in engine.weights), default=64) if engine else 64
         models = 1 + (len(self.bank) if self.bank is not None else 0)
-        return rows_per_chunk(models * self.path_points * width, CACHE_CELLS, at_least=4 * ROW_BLOCK, block=ROW_BLOCK)
+        return rows_per_chunk(
+            models * self.path_points * width, CACHE_CELLS, at_least=4 * ROW_BLOCK, block=ROW_BLOCK
+        )
 
     def _value(self, problem: SearchProblem, y: Tensor, path: Path) -> PathValue:
         """One pass over the model and the bank."""
         base = path_value(problem.model, y, path)
         if self.bank is None:
             return base
-        stacks = [(group.dtype, group.networks) for group in self.bank.groups if group.networks is not None]
-        others = [(dtype, stack_value(nets, y, Path(*[v.to(dtype) for v in path]))) for dtype, nets in stacks]
+        stacks = [
+            (group.dtype, group.networks)
+            for group in self.bank.groups
+            if group.networks is not None
+        ]
+        others = [
+            (dtype, stack_value(nets, y, Path(*[v.to(dtype) for v in path])))
+            for dtype, nets in stacks
+        ]
 
         def value(z: Tensor) -> Value:
             out = base(z)
@@ -195,13 +239,18 @@ class StableNeighborSearch(Explainer):
         return value
 
     def _refine(self, problem: SearchProblem, x0: Tensor, radius: float) -> Tensor:
-        """Ascent from answers `x0`; what comes back is reachable, in the ball, and of the same class."""
+        """Ascent from answers `x0`; what comes back is reachable, in the ball, and of the same
+        class."""
         size = self.step_size or 2 * radius / max(self.steps, 1)
         baseline = torch.zeros_like(x0[0]) + torch.as_tensor(self.baseline, dtype=x0.dtype)
         path = Path.of(baseline, self.path_points, self.endpoint_weight)
-        y, z, out = problem.model(x0).argmax(1), x0, x0.clone()
-        rows, value = torch.arange(len(x0)), self._value(problem, y, path)
-        best, highest = x0, x0.new_full((len(x0),), -torch.inf)
+        y = problem.model(x0).argmax(1)
+        z = x0
+        out = x0.clone()
+        rows = torch.arange(len(x0))
+        value = self._value(problem, y, path)
+        best = x0
+        highest = x0.new_full((len(x0),), -torch.inf)
         done = torch.zeros(len(x0), dtype=torch.bool)
         for i in range(self.steps + 1):
             p = self._hand_in(problem, z, x0, radius)
@@ -209,10 +258,13 @@ class StableNeighborSearch(Explainer):
             ok = problem.goal.met(scores, SLACK) & (scores.argmax(1) == y) & ~done
             if self.bank is not None:
                 agreed = ok & (least >= self.min_probability)
-                best, done = torch.where(agreed[:, None], p, best), done | agreed  # the first such point is kept
+                # the first such point is kept
+                best = torch.where(agreed[:, None], p, best)
+                done = done | agreed
                 ok &= ~agreed
             if self.keep == "best":
-                ok &= highest <= J  # the later of equals: J is rounded to 1 long before the slope to 0
+                # the later of equals: J is rounded to 1 long before the slope to 0
+                ok &= highest <= J
                 highest = torch.where(ok, J, highest)
             if i or self.keep == "best":
                 best = torch.where(ok[:, None], p, best)
@@ -228,8 +280,14 @@ class StableNeighborSearch(Explainer):
                 if not len(stay):
                     return out
                 stay = whole_blocks(stay)
-                rows, problem, y = rows[stay], problem[stay], y[stay]
-                x0, z, best, highest, done = x0[stay], z[stay], best[stay], highest[stay], done[stay]
+                rows = rows[stay]
+                problem = problem[stay]
+                y = y[stay]
+                x0 = x0[stay]
+                z = z[stay]
+                best = best[stay]
+                highest = highest[stay]
+                done = done[stay]
                 value = self._value(problem, y, path)
         out[rows] = best
         return out
@@ -244,12 +302,14 @@ class StableNeighborSearch(Explainer):
 
 
 def direction(g: Tensor) -> Tensor:
-    """Each row at length 1, zero rows as they are; scaled first, as squares of tiny slopes would vanish."""
+    """Each row at length 1, zero rows as they are; scaled first, as squares of tiny slopes would
+    vanish."""
     return l2.ascent(g / g.abs().amax(1, keepdim=True).clamp_min(torch.finfo(g.dtype).tiny))
 
 
 def typical_distance(model: Model, x: Tensor) -> float:
-    """The median over rows of |gap| / |gradient of the gap|: how far they are from the boundary, if it were flat."""
+    """The median over rows of |gap| / |gradient of the gap|: how far they are from the boundary, if
+    it were flat."""
     out = list[Tensor]()
     with model.eval_mode():
         for part in chunks(x, 1 << 14):
@@ -259,5 +319,6 @@ def typical_distance(model: Model, x: Tensor) -> float:
             out.append(gap.squeeze(1).abs() / slope.clamp_min(torch.finfo(x.dtype).tiny))
     distance = torch.cat(out)
     distance = distance[distance.isfinite()]
-    require(len(distance) > 0, "no data row has a slope to measure; give a radius")
+    if len(distance) <= 0:
+        raise SettingError("no data row has a slope to measure; give a radius")
     return float(distance.median())

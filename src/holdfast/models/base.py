@@ -1,11 +1,13 @@
 """Models: a batch of rows in, a batch of class scores, or of estimated numbers, out.
 
-Scores are logits, whatever the wrapped model returns: a one-column output f becomes (0, f), probabilities become their
-logarithms. The largest is the class that the model gives; of an estimator that is for its own `predict` to say, and
-where its scores say otherwise, as behind a threshold, they are put right (see `compiled.decision_rule`).
+Scores are logits, whatever the wrapped model returns: a one-column output f becomes (0, f),
+probabilities become their logarithms. The largest is the class that the model gives; of an
+estimator that is for its own `predict` to say, and where its scores say otherwise, as behind a
+threshold, they are put right (see `compiled.decision_rule`).
 
-`model(x)` and `model.vjp(x)` score encoded rows for a search, as fast as possible. `model.score_frame(frame)` scores
-rows as a person would hand them in, by the wrapped model itself; only that decides whether an answer counts.
+`model(x)` and `model.vjp(x)` score encoded rows for a search, as fast as possible.
+`model.score_frame(frame)` scores rows as a person would hand them in, by the wrapped model itself;
+only that decides whether an answer counts.
 """
 
 from abc import ABC, abstractmethod
@@ -21,7 +23,8 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import ModelError, SchemaError, listed, require
+from holdfast._core.checks import listed
+from holdfast.errors import ModelError, SchemaError
 from holdfast.models.scores import OUTPUTS, Conversion, Inputs, Outputs
 from holdfast.nn.relu_network import Engine, Pullback
 from holdfast.schema.schema import Row, Schema
@@ -52,16 +55,20 @@ class HasDecisionFunction(Protocol):
     def decision_function(self, X: Any, /) -> Any: ...
 
 
-ModelFunction = Callable[[pd.DataFrame], npt.ArrayLike] | Callable[[npt.NDArray[np.float64]], npt.ArrayLike]
-ModelLike = nn.Module | HasPredict | HasPredictProba | HasDecisionFunction | ModelFunction  # what `Model.of` wraps
+ModelFunction = (
+    Callable[[pd.DataFrame], npt.ArrayLike] | Callable[[npt.NDArray[np.float64]], npt.ArrayLike]
+)
+# what `Model.of` wraps
+ModelLike = nn.Module | HasPredict | HasPredictProba | HasDecisionFunction | ModelFunction
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Model(ABC):
-    """A classifier with its schema and the names of its classes, or a regression model, which has none.
+    """A classifier with its schema and the names of its classes, or a regression model, which has
+    none.
 
-    Build it with `Model.of(...)` or `Model.load(...)`. It is built once: no attribute can be set later, and
-    `with_schema` gives the same model under other constraints.
+    Build it with `Model.of(...)` or `Model.load(...)`. It is built once: no attribute can be set
+    later, and `with_schema` gives the same model under other constraints.
 
     Example:
         >>> import holdfast as hf
@@ -88,52 +95,73 @@ class Model(ABC):
 
     @staticmethod
     def of(
-        model: ModelLike, schema: Schema, *, classes: Sequence[Hashable] | None = None, outputs: Outputs | None = None,
-        inputs: Inputs | None = None, convert: bool = True, missing: bool | None = None,
-    ) -> "Model":  # fmt: skip
-        """Wrap a torch module, a scikit-learn estimator or pipeline, an XGBoost or LightGBM model, or any function.
+        model: ModelLike,
+        schema: Schema,
+        *,
+        classes: Sequence[Hashable] | None = None,
+        outputs: Outputs | None = None,
+        inputs: Inputs | None = None,
+        convert: bool = True,
+        missing: bool | None = None,
+    ) -> "Model":
+        """Wrap a torch module, a scikit-learn estimator or pipeline, an XGBoost or LightGBM model,
+        or any function.
 
         Args:
-            model: a `torch.nn.Module` over encoded rows (one logit, one per class, or a number); a fitted classifier or
-                regressor over the raw table; or a function from the raw table to an array (n,), (n, 1) or (n, k).
+            model: a `torch.nn.Module` over encoded rows (one logit, one per class, or a number); a
+                fitted classifier or regressor over the raw table; or a function from the raw table
+                to an array (n,), (n, 1) or (n, k).
             schema: the columns of the table the model was trained on.
-            classes: names of the classes in the order of the scores; an estimator knows its own, which can be renamed
-                here, not reordered.
-            outputs: "logits", "probabilities", or "value" for the estimate of a regression model. Left out: what the
-                last layer of a module implies, else logits; `predict_proba` or `decision_function` of an estimator, or
-                `predict` of a regressor, or of a model that has nothing else (its classes then have the probabilities 0
-                and 1); probabilities for a function. An output that contradicts this is an error, not a guess. A
-                Booster with an objective of your own needs "logits": XGBoost takes it for a regression otherwise.
+            classes: names of the classes in the order of the scores; an estimator knows its own,
+                which can be renamed here, not reordered.
+            outputs: "logits", "probabilities", or "value" for the estimate of a regression model.
+                Left out: what the last layer of a module implies, else logits; `predict_proba` or
+                `decision_function` of an estimator, or `predict` of a regressor, or of a model that
+                has nothing else (its classes then have the probabilities 0 and 1); probabilities
+                for a function. An output that contradicts this is an error, not a guess. A Booster
+                with an objective of your own needs "logits": XGBoost takes it for a regression
+                otherwise.
             inputs: "frame" (the raw table) or "encoded" for estimators and functions.
-            convert: compile an estimator into an equivalent scorer of encoded rows, which searches use: differentiable
-                for linear models and networks, fast for trees. Whether it was compiled, and if not, why, is in
-                `model.conversion`. What counts is always decided by the estimator itself, by its `predict` if it has
-                one. Where that contradicts its own scores, as that of SVC(probability=True) does near the boundary, the
-                predicted class counts, and its probability stays what the estimator gives, which may be below one half.
-            missing: does it take missing numbers, in columns that may be missing by the schema? Left out: an estimator
-                is tried, once, with rows that have some; a function takes none. A module, and what takes encoded rows,
-                sees a number in their place and a column that marks them as missing.
+            convert: compile an estimator into an equivalent scorer of encoded rows, which searches
+                use: differentiable for linear models and networks, fast for trees. Whether it was
+                compiled, and if not, why, is in `model.conversion`. What counts is always decided
+                by the estimator itself, by its `predict` if it has one. Where that contradicts its
+                own scores, as that of SVC(probability=True) does near the boundary, the predicted
+                class counts, and its probability stays what the estimator gives, which may be below
+                one half.
+            missing: does it take missing numbers, in columns that may be missing by the schema?
+                Left out: an estimator is tried, once, with rows that have some; a function takes
+                none. A module, and what takes encoded rows, sees a number in their place and a
+                column that marks them as missing.
 
         Returns:
             The model, which searches, metrics and audits take.
         """
-        require(not isinstance(model, Model), "this is a Holdfast model already; use it as it is", ModelError)
-        require(isinstance(schema, Schema), f"a model needs its Schema, got {type(schema).__name__}", ModelError)
+        if isinstance(model, Model):
+            raise ModelError("this is a Holdfast model already; use it as it is")
+        if not isinstance(schema, Schema):
+            raise ModelError(f"a model needs its Schema, got {type(schema).__name__}")
         if outputs not in (None, *OUTPUTS):
-            raise ModelError(f"outputs must be 'logits', 'probabilities' or 'value', got {outputs!r}")
+            raise ModelError(
+                f"outputs must be 'logits', 'probabilities' or 'value', got {outputs!r}"
+            )
         if inputs not in (None, "frame", "encoded"):
             raise ModelError(f"inputs must be 'frame' or 'encoded', got {inputs!r}")
         names = names_of(classes, getattr(model, "classes", getattr(model, "classes_", None)))
         if isinstance(model, nn.Module):
             if inputs == "frame":
-                raise ModelError("a torch module takes encoded rows; wrap it in a function to give it the table")
+                raise ModelError(
+                    "a torch module takes encoded rows; wrap it in a function to give it the table"
+                )
             from holdfast.models.torch_model import wrap_module
 
             return wrap_module(model, schema, names, outputs)
         # It is a model itself, and needs all of `compiled`.
         from holdfast.models.black_box import wrap_estimator
 
-        return wrap_estimator(model, schema, names, outputs, inputs or "frame", convert=convert, missing=missing)
+        return wrap_estimator(
+            model, schema, names, outputs, inputs or "frame", convert=convert, missing=missing
+        )
 
     @abstractmethod
     def __call__(self, x: Tensor) -> Tensor:
@@ -141,7 +169,8 @@ class Model(ABC):
 
     @abstractmethod
     def score_frame(self, frame: pd.DataFrame, x: Tensor | None = None) -> Tensor:
-        """Scores (n, k) of rows as a person would hand them in, by the wrapped model itself; `x` is their encoding."""
+        """Scores (n, k) of rows as a person would hand them in, by the wrapped model itself; `x` is
+        their encoding."""
 
     def refuse_missing(self, table: pd.DataFrame) -> None:
         """Raise a `SchemaError` if numbers of the table are missing where the model takes none."""
@@ -149,7 +178,10 @@ class Model(ABC):
             missing = table[name].isna().to_numpy() if name in table else np.zeros(0, dtype=bool)
             if missing.any():
                 first = int(missing.argmax())
-                where = f"column {name!r} has {int(missing.sum())} missing numbers (first at row {first})"
+                where = (
+                    f"column {name!r} has {int(missing.sum())} missing numbers (first at row "
+                    f"{first})"
+                )
                 fix = "fill them in, drop those rows, or put an imputer before the model"
                 raise SchemaError(f"{where}, and the model takes none there: {why}; {fix}")
 
@@ -169,17 +201,20 @@ class Model(ABC):
 
     @property
     def counts_votes(self) -> bool:
-        """Are its probabilities shares of votes, as those of a forest are? Their logarithms have no end."""
+        """Are its probabilities shares of votes, as those of a forest are? Their logarithms have no
+        end."""
         return False
 
     @property
     def engine(self) -> Engine | None:
-        """In `eval_mode`: the network evaluated by hand, if the model is Linear and ReLU layers in turn."""
+        """In `eval_mode`: the network evaluated by hand, if the model is Linear and ReLU layers in
+        turn."""
         return None
 
     @property
     def thresholds(self) -> "TreeIndex | None":
-        """Where the scores of a compiled tree model can change, column by column; None for all other models."""
+        """Where the scores of a compiled tree model can change, column by column; None for all
+        other models."""
         return None
 
     @property
@@ -196,24 +231,32 @@ class Model(ABC):
         return f"Model({', '.join(parts)})"
 
     def with_schema(self, schema: Schema) -> "Model":
-        """The same model for people who can change other things: the schema's bounds, rules and what may change are
-        new, and rows are encoded as before.
+        """The same model for people who can change other things: the schema's bounds, rules and
+        what may change are new, and rows are encoded as before.
 
         Args:
             schema: made of the model's own, as by `model.schema.change(age={"change": "fixed"})`.
         """
         what = "with_schema takes a schema that encodes rows as the model's own does; make it with"
         fix = "model.schema.change(...), or wrap the model again with hf.Model.of(...)"
-        require(_encoding_of(schema) == _encoding_of(self.schema), f"{what} {fix}", ModelError)
+        if _encoding_of(schema) != _encoding_of(self.schema):
+            raise ModelError(f"{what} {fix}")
         return replace(self, schema=schema)
 
-    def shortfall(self, x: Tensor, goal: "BoundTarget", level: float, soft: bool | None = None) -> Shortfall:
-        """level - gap for each row (n, 1): for the verdict, for the derivative, and the latter's pullback."""
+    def shortfall(
+        self, x: Tensor, goal: "BoundTarget", level: float, soft: bool | None = None
+    ) -> Shortfall:
+        """level - gap for each row (n, 1): for the verdict, for the derivative, and the latter's
+        pullback."""
         scores, pull = self.vjp(x)
         gap, slope = goal.gap_and_slope(scores, soft=soft)
         v = (level - gap)[:, None]
         split = goal.k > 2 and soft is not None and soft != goal.soft
-        return (level - goal.gap(scores))[:, None] if split else v, v, lambda outer: pull(outer * -slope)
+        return (
+            (level - goal.gap(scores))[:, None] if split else v,
+            v,
+            lambda outer: pull(outer * -slope),
+        )
 
     @contextmanager
     def eval_mode(self) -> Generator[None]:
@@ -225,36 +268,47 @@ class Model(ABC):
         """A short hash of what the model computes, for provenance."""
 
     def predict(self, X: pd.DataFrame | Row) -> "pd.Series[Any]":
-        """The class of each row of a table, or of one row as a dict or Series, by the `predict` of an estimator that
-        has one; or the number that a regression model estimates."""
+        """The class of each row of a table, or of one row as a dict or Series, by the `predict` of
+        an estimator that has one; or the number that a regression model estimates."""
         frame = self.schema.as_table(X)
         with self.eval_mode():
             scores = self.score_frame(frame)
         if self.is_regression:
             return pd.Series(scores.squeeze(1).double().numpy(), index=frame.index)
         best = scores.argmax(1).numpy()
-        return pd.Series(np.array(self.classes, dtype=object)[best], index=frame.index).infer_objects()
+        return pd.Series(
+            np.array(self.classes, dtype=object)[best], index=frame.index
+        ).infer_objects()
 
     def save(self, path: str | Path) -> None:
-        """Write a torch model of listed layers to a safetensors file, with its schema; others cannot be saved."""
+        """Write a torch model of listed layers to a safetensors file, with its schema; others
+        cannot be saved."""
         raise ModelError("only torch models made of listed layers can be saved; see `Model.of`")
 
     @staticmethod
     def load(
-        path: str | Path, schema: Schema | None = None, *, trust: bool = False,
-        classes: Sequence[Hashable] | None = None, outputs: Outputs | None = None, inputs: Inputs | None = None,
-    ) -> "Model":  # fmt: skip
-        """Read a model from a file, told by its content: one written by `save`, or one in ONNX, skops, XGBoost's JSON
-        or UBJSON, or LightGBM's text. Files that run code when loaded are refused unless `trust=True`; what is checked
-        of the others is in SECURITY.md.
+        path: str | Path,
+        schema: Schema | None = None,
+        *,
+        trust: bool = False,
+        classes: Sequence[Hashable] | None = None,
+        outputs: Outputs | None = None,
+        inputs: Inputs | None = None,
+    ) -> "Model":
+        """Read a model from a file, told by its content: one written by `save`, or one in ONNX,
+        skops, XGBoost's JSON or UBJSON, or LightGBM's text. Files that run code when loaded are
+        refused unless `trust=True`; what is checked of the others is in SECURITY.md.
 
         Args:
             path: the file.
-            schema: the columns of the table the model was trained on; a file written by `save` has its own.
-            trust: also load pickles, joblib and torch files, which can run any code: only for files of your own.
-            classes: names of the classes in the order of the scores, if the file does not know them.
-            outputs: "value" for a regression model in ONNX, which its graph does not tell from the score of a class;
-                "logits" or "probabilities" if what is taken for granted is wrong.
+            schema: the columns of the table the model was trained on; a file written by `save` has
+                its own.
+            trust: also load pickles, joblib and torch files, which can run any code: only for files
+                of your own.
+            classes: names of the classes in the order of the scores, if the file does not know
+                them.
+            outputs: "value" for a regression model in ONNX, which its graph does not tell from the
+                score of a class; "logits" or "probabilities" if what is taken for granted is wrong.
             inputs: "frame" or "encoded", what an ONNX model takes, if its inputs leave that open.
 
         Returns:
@@ -262,27 +316,40 @@ class Model(ABC):
         """
         from holdfast.models.io import load_model
 
-        return load_model(Path(path), schema, trust=trust, classes=classes, outputs=outputs, inputs=inputs)
+        return load_model(
+            Path(path), schema, trust=trust, classes=classes, outputs=outputs, inputs=inputs
+        )
 
 
 def _encoding_of(schema: Schema) -> object:
     """All by which rows become numbers, and numbers rows."""
-    return schema.encoding_key, [(f.dtype, f.stand_in if f.has_gaps else None) for f in schema.features]
+    return schema.encoding_key, [
+        (f.dtype, f.stand_in if f.has_gaps else None) for f in schema.features
+    ]
 
 
 def class_names(classes: Sequence[Any] | None, columns: int, outputs: Outputs) -> tuple[Any, ...]:
-    """The names of the classes of a model with so many columns of outputs; none of a regression model."""
+    """The names of the classes of a model with so many columns of outputs; none of a regression
+    model."""
     if outputs == "value":
-        require(columns == 1, f"a regression model estimates one number per row, this one gives {columns}", ModelError)
+        if columns != 1:
+            raise ModelError(
+                f"a regression model estimates one number per row, this one gives {columns}"
+            )
         fix = "leave classes out, or pass outputs='logits' if what it gives is the score of a class"
-        require(not classes, f"a regression model has no classes, got {list(classes or ())}; {fix}", ModelError)
+        if classes:
+            raise ModelError(f"a regression model has no classes, got {list(classes or ())}; {fix}")
         return ()
     k = max(columns, 2)
     names = _plain_names(range(k) if classes is None else classes)
     if len(names) == 1:
-        raise ModelError(f"the model knows one class only, {names[0]!r}; train it on rows of two or more")
-    require(len(names) == k, f"the model has {k} classes, but {len(names)} names were given: {names}", ModelError)
-    require(len(set(names)) == k, f"class names must differ, got {names}", ModelError)
+        raise ModelError(
+            f"the model knows one class only, {names[0]!r}; train it on rows of two or more"
+        )
+    if len(names) != k:
+        raise ModelError(f"the model has {k} classes, but {len(names)} names were given: {names}")
+    if len(set(names)) != k:
+        raise ModelError(f"class names must differ, got {names}")
     return tuple(names)
 
 
@@ -291,25 +358,36 @@ def _plain_names(classes: Iterable[Any]) -> list[Any]:
 
 
 def names_of(given: Sequence[Any] | None, own: Sequence[Any] | None) -> list[Any] | None:
-    """The names of the classes: those given, or the model's own. Its own in another order would turn it around."""
+    """The names of the classes: those given, or the model's own. Its own in another order would
+    turn it around."""
     if given is None or own is None:
         found = own if given is None else given
         return None if found is None else list(found)
-    names, known = _plain_names(given), _plain_names(own)
+    names = _plain_names(given)
+    known = _plain_names(own)
     if names != known and len(names) == len(known) and set(names) == set(known):
-        raise ModelError(f"classes={names} are the model's own in another order: it has {known}; leave classes out")
+        raise ModelError(
+            f"classes={names} are the model's own in another order: it has {known}; leave classes "
+            "out"
+        )
     return names
 
 
 def probe_rows(schema: Schema, dtype: torch.dtype) -> Tensor:
     """A few encoded rows (16, d) spread evenly over the data's range."""
     encoding = schema.encoding(dtype)
-    low, high = encoding.seen_low.clamp(-3, 3), encoding.seen_high.clamp(-3, 3)
+    low = encoding.seen_low.clamp(-3, 3)
+    high = encoding.seen_high.clamp(-3, 3)
     return encoding.whole(low + torch.linspace(0, 1, 16, dtype=dtype)[:, None] * (high - low))
 
 
 def output_scale_of(values: Tensor) -> float:
-    """How far apart the numbers are that a model estimates for a few rows; of a constant, its own size."""
+    """How far apart the numbers are that a model estimates for a few rows; of a constant, its own
+    size."""
     v = values.double()
     spread = float(v.std()) if bool(v.isfinite().all()) else 0.0
-    return spread if 1e-12 * float(v.abs().max()) < spread < float("inf") else float(v.abs().max()) or 1.0
+    return (
+        spread
+        if 1e-12 * float(v.abs().max()) < spread < float("inf")
+        else float(v.abs().max()) or 1.0
+    )

@@ -1,4 +1,5 @@
-"""Models that are not torch modules: estimators and functions of the table, and their compiled forms."""
+"""Models that are not torch modules: estimators and functions of the table, and their compiled
+forms."""
 
 import hashlib
 from collections.abc import Callable, Generator, Sequence
@@ -12,10 +13,17 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import ModelError, listed, require
+from holdfast._core.checks import listed
+from holdfast.errors import ModelError
 from holdfast.models.base import Model, Shortfall, class_names, output_scale_of, probe_rows
 from holdfast.models.compiled import decision_rule as decisions
-from holdfast.models.compiled.build import CompiledScorer, compile_scorer, difference, probes, table_probes
+from holdfast.models.compiled.build import (
+    CompiledScorer,
+    compile_scorer,
+    difference,
+    probes,
+    table_probes,
+)
 from holdfast.models.compiled.column_names import handed, lacking
 from holdfast.models.compiled.decision_rule import DecisionRule, core, name_of
 from holdfast.models.compiled.from_boosters import boosted, has_margins, is_booster
@@ -31,41 +39,54 @@ if TYPE_CHECKING:
     from holdfast.target import BoundTarget
 
 DTYPE = torch.float64  # encoded rows are decoded back into the table, so keep every digit
-# Rows and pairs of rows by which `predict` is compared with the scores, and how often each pair is brought closer.
-PREDICTED_ROWS, PREDICTED_PAIRS, HALVINGS = 256, 64, 8
+# Rows and pairs of rows by which `predict` is compared with the scores, and how often each pair is
+# brought closer.
+PREDICTED_ROWS = 256
+PREDICTED_PAIRS = 64
+HALVINGS = 8
 LEVEL = 1e-6  # relative to the scores: by which one leads without doubt
 
 
 @dataclass(frozen=True, eq=False)
 class WrappedModel:
-    """An estimator or a function as the user made it, called with encoded rows, which it gets as it takes them."""
+    """An estimator or a function as the user made it, called with encoded rows, which it gets as it
+    takes them."""
 
     model: Any
     schema: Schema
     inputs: Inputs
     source: decisions.ScoreSource
-    columns: list[str]  # of the table, as it is handed them: it may have been trained on some, in an order of its own
-    never_missing: frozenset[str] = frozenset()  # columns of numbers in which it takes no missing ones
+    # of the table, as it is handed them: it may have been trained on some, in an order of its own
+    columns: list[str]
+    # columns of numbers in which it takes no missing ones
+    never_missing: frozenset[str] = frozenset()
 
     @cached_property
     def _marks(self) -> Tensor:
         """The encoded columns that mark numbers as missing which it does not take."""
         places = zip(self.schema.names, self.schema.slices, strict=True)
-        return torch.tensor([s.stop - 1 for name, s in places if name in self.never_missing], dtype=torch.int64)
+        return torch.tensor(
+            [s.stop - 1 for name, s in places if name in self.never_missing], dtype=torch.int64
+        )
 
     def table(self, x: Tensor) -> pd.DataFrame:
-        """Encoded rows as it is handed them: with what stands for them in place of missing numbers it does not take."""
+        """Encoded rows as it is handed them: with what stands for them in place of missing numbers
+        it does not take."""
         return self.schema.decode(x.index_fill(1, self._marks, 0.0) if self.never_missing else x)
 
     @cached_property
     def probe(self) -> tuple[Tensor, pd.DataFrame | None]:
-        """A few encoded rows spread over the data's range, and the same as a table, if it takes one."""
+        """A few encoded rows spread over the data's range, and the same as a table, if it takes
+        one."""
         rows = probe_rows(self.schema, DTYPE)
         rows = self.schema.feasible(rows).project(rows)
         return rows, None if self.inputs == "encoded" else self.table(rows)
 
-    def call(self, function: Callable[[Any], Any], x: Tensor, frame: pd.DataFrame | None = None) -> Any:
-        """What one of its functions returns for encoded rows; `frame`: the same rows as they were handed in."""
+    def call(
+        self, function: Callable[[Any], Any], x: Tensor, frame: pd.DataFrame | None = None
+    ) -> Any:
+        """What one of its functions returns for encoded rows; `frame`: the same rows as they were
+        handed in."""
         try:
             if self.inputs == "encoded":
                 return function(x.numpy())
@@ -77,20 +98,30 @@ class WrappedModel:
             raise ModelError(self._why_it_failed(error)) from error
 
     def _why_it_failed(self, error: Exception) -> str:
-        name, missing = name_of(self.model), lacking(self.model, self.schema.names)
+        name = name_of(self.model)
+        missing = lacking(self.model, self.schema.names)
         if self.inputs == "encoded" or not missing:
             return f"the model ({name}) failed on the table: {type(error).__name__}: {error}"
-        what = f"the model ({name}) needs {len(missing)} column(s) that the schema lacks: {listed(missing)}"
-        return f"{what}; infer the schema from the table that the model was trained on, or train it without them"
+        what = (
+            f"the model ({name}) needs {len(missing)} column(s) that the schema lacks: "
+            f"{listed(missing)}"
+        )
+        return (
+            f"{what}; infer the schema from the table that the model was trained on, or train it "
+            "without them"
+        )
 
     def raw(self, x: Tensor, frame: pd.DataFrame | None = None) -> Tensor:
         """(n, k) what it returns, checked."""
         raw = np.asarray(self.call(self.source.call, x, frame), dtype=np.float64)
         raw = raw[:, None] if raw.ndim == 1 else raw
         if raw.ndim != 2 or len(raw) != len(x):
-            raise ModelError(f"the model maps {len(x)} rows to shape {raw.shape}, expected ({len(x)}, k)")
+            raise ModelError(
+                f"the model maps {len(x)} rows to shape {raw.shape}, expected ({len(x)}, k)"
+            )
         bad = int((~np.isfinite(raw)).sum())
-        require(not bad, f"the model returned {bad} non-finite scores", ModelError)
+        if bad:
+            raise ModelError(f"the model returned {bad} non-finite scores")
         if self.source.outputs == "probabilities":
             inside = (raw >= -1e-6).all() and (raw <= 1 + 1e-6).all()
             if not inside or (raw.shape[1] > 1 and np.abs(raw.sum(1) - 1).max(initial=0) > 1e-3):
@@ -101,22 +132,32 @@ class WrappedModel:
     def _fix(self) -> str:
         """What to do about probabilities that are none."""
         if self.source.call is self.model:
-            return "; pass outputs='logits' if these are scores, outputs='value' if they are estimates"
+            return (
+                "; pass outputs='logits' if these are scores, outputs='value' if they are estimates"
+            )
         if has_margins(core(self.model)) or hasattr(self.model, "decision_function"):
             return f" from {name_of(self.model)}; pass outputs='logits' to go by its scores"
         return f" from {name_of(self.model)}; wrap a function of the table that returns such ones"
 
     def scores(self, x: Tensor, frame: pd.DataFrame | None = None) -> Tensor:
         """(n, k) its scores, with the offset of a threshold."""
-        scores, offset = to_scores(self.raw(x, frame), self.source.outputs), self.source.offset
+        scores = to_scores(self.raw(x, frame), self.source.outputs)
+        offset = self.source.offset
         return scores + torch.tensor(offset, dtype=scores.dtype) if any(offset) else scores
 
     def rejects_missing(self, missing: bool | None) -> dict[str, str]:
-        """The columns of numbers that may be missing by the schema, where the model takes none, and why."""
+        """The columns of numbers that may be missing by the schema, where the model takes none, and
+        why."""
         gaps = [(i, f.name) for i, f in enumerate(self.schema.features) if f.has_gaps]
-        estimator = any(hasattr(self.model, name) for name in ("predict", "predict_proba", "decision_function"))
+        estimator = any(
+            hasattr(self.model, name) for name in ("predict", "predict_proba", "decision_function")
+        )
         if missing is False or (missing is None and not estimator):
-            why = "it is a function, and was not wrapped with missing=True" if missing is None else "missing=False"
+            why = (
+                "it is a function, and was not wrapped with missing=True"
+                if missing is None
+                else "missing=False"
+            )
             return {name: why for _, name in gaps}
         rejected: dict[str, str] = {}
         known = self.probe[0].clone()
@@ -129,7 +170,9 @@ class WrappedModel:
                 self.raw(self.schema.encode_numbers(numbers, DTYPE), self.schema.table(numbers))
             except ModelError as error:
                 if missing:
-                    raise ModelError(f"missing=True, but with missing numbers in column {name!r} {error}") from error
+                    raise ModelError(
+                        f"missing=True, but with missing numbers in column {name!r} {error}"
+                    ) from error
                 rejected[name] = str(error).partition("\n")[0].rstrip(".")
         return rejected
 
@@ -178,7 +221,11 @@ class BlackBox(Model):
 
     def __call__(self, x: Tensor) -> Tensor:
         deferred = self.rule if self.defers_to_predict else None
-        return decided(self._scores(x), self.original.call(deferred, x), CLEARLY) if deferred else self._scores(x)
+        return (
+            decided(self._scores(x), self.original.call(deferred, x), CLEARLY)
+            if deferred
+            else self._scores(x)
+        )
 
     def score_frame(self, frame: pd.DataFrame, x: Tensor | None = None) -> Tensor:
         self.refuse_missing(frame)
@@ -190,7 +237,9 @@ class BlackBox(Model):
             return scores
         rows = close.nonzero().squeeze(1)
         out = scores.clone()
-        out[rows] = decided(scores[rows], self.original.call(self.rule, x[rows], frame.iloc[rows.numpy()]))
+        out[rows] = decided(
+            scores[rows], self.original.call(self.rule, x[rows], frame.iloc[rows.numpy()])
+        )
         return out
 
     def _open(self, scores: Tensor) -> Tensor:
@@ -209,30 +258,41 @@ class BlackBox(Model):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Judge(BlackBox):
-    """An estimator that no search asks, and that is known to predict by its largest score: it was fitted in the same
-    way as one that could be compiled. Its `predict` is asked where two scores are level."""
+    """An estimator that no search asks, and that is known to predict by its largest score: it was
+    fitted in the same way as one that could be compiled. Its `predict` is asked where two scores
+    are level."""
 
     def _open(self, scores: Tensor) -> Tensor:
         best = scores.topk(2, 1).values if scores.shape[1] > 1 else torch.zeros(len(scores), 2)
         return best[:, 0] - best[:, 1] <= LEVEL * best[:, 0].abs().clamp_min(1.0)
 
     @staticmethod
-    def like(other: BlackBox, model: Any, classes: Sequence[Any] | None, outputs: Outputs | None) -> "Judge":
+    def like(
+        other: BlackBox, model: Any, classes: Sequence[Any] | None, outputs: Outputs | None
+    ) -> "Judge":
         """The judge of an estimator that was fitted in the same way as that of another model."""
         model = boosted(model, outputs) if is_booster(model) else model
         source = decisions.score_source(model, classes, outputs)
         original = replace(other.original, model=model, source=source)
         vars(original)["probe"] = other.original.probe  # the same rows
         return Judge(
-            schema=other.schema, classes=other.classes, dtype=other.dtype, output_scale=other.output_scale,
-            original=original, rule=decisions.decision_rule(model), rejects_missing=other.rejects_missing,
-            labels_only=other.labels_only, conversion=Conversion(False, "not asked for"), offset=source.offset,
-        )  # fmt: skip
+            schema=other.schema,
+            classes=other.classes,
+            dtype=other.dtype,
+            output_scale=other.output_scale,
+            original=original,
+            rule=decisions.decision_rule(model),
+            rejects_missing=other.rejects_missing,
+            labels_only=other.labels_only,
+            conversion=Conversion(False, "not asked for"),
+            offset=source.offset,
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class CompiledModel(BlackBox):
-    """An estimator, which decides what counts, and its compiled form over encoded rows, which searches use."""
+    """An estimator, which decides what counts, and its compiled form over encoded rows, which
+    searches use."""
 
     scorer: CompiledScorer
     program: TorchModel | None  # the scorer as a torch model, if it is differentiable
@@ -255,7 +315,9 @@ class CompiledModel(BlackBox):
     def engine(self) -> Engine | None:
         return self.program.engine if self.program else None
 
-    def shortfall(self, x: Tensor, goal: "BoundTarget", level: float, soft: bool | None = None) -> Shortfall:
+    def shortfall(
+        self, x: Tensor, goal: "BoundTarget", level: float, soft: bool | None = None
+    ) -> Shortfall:
         return (self.program or super()).shortfall(x, goal, level, soft)
 
     @contextmanager
@@ -265,13 +327,22 @@ class CompiledModel(BlackBox):
 
 
 def wrap_estimator(
-    model: Any, schema: Schema, classes: Sequence[Any] | None, outputs: Outputs | None, inputs: Inputs, *,
-    convert: bool = True, missing: bool | None = None,
-) -> BlackBox:  # fmt: skip
-    """An estimator or a function with what is to be known of it, compiled if it can be and is to be; see `Model.of`."""
+    model: Any,
+    schema: Schema,
+    classes: Sequence[Any] | None,
+    outputs: Outputs | None,
+    inputs: Inputs,
+    *,
+    convert: bool = True,
+    missing: bool | None = None,
+) -> BlackBox:
+    """An estimator or a function with what is to be known of it, compiled if it can be and is to
+    be; see `Model.of`."""
     known, source = _known(model, schema, classes, outputs, inputs, missing)
-    original, rule = known["original"], known["rule"]
-    conversion, compiled = Conversion(False, "not asked for"), None
+    original = known["original"]
+    rule = known["rule"]
+    conversion = Conversion(False, "not asked for")
+    compiled = None
     if convert:
         conversion, compiled = _compile(original, known["classes"], known["output_scale"])
     # Models that can be compiled predict by the largest score, unless there is a threshold.
@@ -280,13 +351,21 @@ def wrap_estimator(
         conversion = Conversion(False, why if compiled else f"{conversion}; {why}")
         return BlackBox(**known, conversion=conversion, defers_to_predict=True)
     known |= {"conversion": conversion, "offset": source.offset}
-    return CompiledModel(**known, scorer=compiled[0], program=compiled[1]) if compiled else BlackBox(**known)
+    return (
+        CompiledModel(**known, scorer=compiled[0], program=compiled[1])
+        if compiled
+        else BlackBox(**known)
+    )
 
 
 def _known(
-    model: Any, schema: Schema, classes: Sequence[Any] | None, outputs: Outputs | None, inputs: Inputs,
+    model: Any,
+    schema: Schema,
+    classes: Sequence[Any] | None,
+    outputs: Outputs | None,
+    inputs: Inputs,
     missing: bool | None,
-) -> tuple[dict[str, Any], decisions.ScoreSource]:  # fmt: skip
+) -> tuple[dict[str, Any], decisions.ScoreSource]:
     """What is to be known of an estimator or a function, and where its scores come from."""
     model = boosted(model, outputs) if is_booster(model) else model
     source = decisions.score_source(model, classes, outputs)
@@ -297,19 +376,27 @@ def _known(
     scale = 1.0 if names else output_scale_of(original.raw(schema.probe))
     rule = None if source.labels_only else decisions.decision_rule(model)
     known: dict[str, Any] = {
-        "schema": schema, "classes": names, "dtype": DTYPE, "output_scale": scale, "original": original,
-        "rule": rule, "rejects_missing": rejected, "labels_only": source.labels_only,
-    }  # fmt: skip
+        "schema": schema,
+        "classes": names,
+        "dtype": DTYPE,
+        "output_scale": scale,
+        "original": original,
+        "rule": rule,
+        "rejects_missing": rejected,
+        "labels_only": source.labels_only,
+    }
     return known, source
 
 
 def _compile(
     original: WrappedModel, classes: tuple[Any, ...], scale: float
 ) -> tuple[Conversion, tuple[CompiledScorer, TorchModel | None] | None]:
-    """The compiled form of a model, as a torch model too if it is differentiable; or none, and why."""
+    """The compiled form of a model, as a torch model too if it is differentiable; or none, and
+    why."""
     outputs: Outputs = "logits" if classes else "value"
     try:
-        encoded, offset = original.inputs == "encoded", original.source.offset
+        encoded = original.inputs == "encoded"
+        offset = original.source.offset
         taken = original.schema, original.never_missing
         scorer = compile_scorer(original.model, *taken, encoded=encoded, offset=offset)
         if not classes:  # trees of a graph do not know that their sum is the estimate
@@ -322,35 +409,48 @@ def _compile(
             return Conversion(True, scorer.text), (scorer, program)
     except RefusedError as refused:
         why = str(refused)
-    except Exception as error:  # an estimator of another version, or taught new tricks, is still a black box
+    # an estimator of another version, or taught new tricks, is still a black box
+    except Exception as error:
         why = f"{type(error).__name__}: {error}"
     return Conversion(False, why), None
 
 
-def _differs(original: WrappedModel, scorer: CompiledScorer, program: TorchModel | None, scale: float) -> str:
-    """Why the compiled scores are not the model's own, or nothing; if possible on a table, at thresholds and beside."""
-    rows, frame = probes(original.schema, scorer.cuts), None
+def _differs(
+    original: WrappedModel, scorer: CompiledScorer, program: TorchModel | None, scale: float
+) -> str:
+    """Why the compiled scores are not the model's own, or nothing; if possible on a table, at
+    thresholds and beside."""
+    rows = probes(original.schema, scorer.cuts)
+    frame = None
     if original.inputs == "frame" and scorer.trees and isinstance(scorer.run, TreeProgram):
-        numbers = table_probes(original.schema.without_gaps(original.never_missing), scorer.trees.ends)
-        rows, frame = original.schema.encode_numbers(numbers, DTYPE), original.schema.table(numbers)
+        numbers = table_probes(
+            original.schema.without_gaps(original.never_missing), scorer.trees.ends
+        )
+        rows = original.schema.encode_numbers(numbers, DTYPE)
+        frame = original.schema.table(numbers)
     compiled = program(rows) if program else scorer.scores(rows)
     return difference(compiled, original.scores(rows, frame), original.source.outputs, scale)
 
 
 def _contradicts_itself(original: WrappedModel, rule: DecisionRule) -> bool:
-    """Does `predict` give other classes than the scores, in the data's range and, by bisection, where it changes?"""
+    """Does `predict` give other classes than the scores, in the data's range and, by bisection,
+    where it changes?"""
     rows = probes(original.schema, [], PREDICTED_ROWS)
     try:
         predicted = original.call(rule, rows)
         pairs = (predicted != predicted.roll(1)).nonzero().squeeze(1)[:PREDICTED_PAIRS]
-        a, b = rows[pairs], rows.roll(1, 0)[pairs]
+        a = rows[pairs]
+        b = rows.roll(1, 0)[pairs]
         for _ in range(HALVINGS if len(pairs) else 0):
             middle = (a + b) / 2
             same = (original.call(rule, middle) == predicted[pairs])[:, None]
-            a, b = torch.where(same, middle, a), torch.where(same, b, middle)
+            a = torch.where(same, middle, a)
+            b = torch.where(same, b, middle)
         rows = torch.cat([rows, a, b])
         scores = original.scores(rows)
-        behind = lead(scores, original.call(rule, rows)) < -1e-6 * scores.abs().amax(1).clamp_min(1.0)
+        behind = lead(scores, original.call(rule, rows)) < -1e-6 * scores.abs().amax(1).clamp_min(
+            1.0
+        )
     except ModelError:  # rows that nobody has: only what it gives for the caller's own counts
         return False
     return bool(behind.any())

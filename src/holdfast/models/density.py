@@ -3,8 +3,9 @@
     p_c = N(mu_c, Sigma_c)        mean and 1/(n - 1) covariance of the features of class c, in double precision
     ld_c(z) = log p_c(z) = -1/2 |L_c^-1 (z - mu_c)|^2 - sum_i log (L_c)_ii - f/2 log 2 pi,     Sigma_c = L_c L_c^T
 
-Mukhoti et al. 2021 (deep deterministic uncertainty). Features of small networks do not span their space, so jitter is
-added to the diagonal: 1e-6 of its mean, doubled until every class has a Cholesky factor; `jitter` keeps it.
+Mukhoti et al. 2021 (deep deterministic uncertainty). Features of small networks do not span their
+space, so jitter is added to the diagonal: 1e-6 of its mean, doubled until every class has a
+Cholesky factor; `jitter` keeps it.
 """
 
 import math
@@ -18,8 +19,9 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
+from holdfast._core.checks import listed, untyped
 from holdfast._core.rows import chunks, pad_rows, rows_per_chunk
-from holdfast.errors import ModelError, SettingError, listed, require, untyped
+from holdfast.errors import ModelError, SettingError
 from holdfast.models.base import Model
 from holdfast.models.torch_model import TorchModel
 from holdfast.nn.architecture import flat_layers
@@ -52,13 +54,22 @@ class Gaussians:
         """Fit to features (n, f) of classes (n,)."""
         z = z.detach().double()
         what = f"features {tuple(z.shape)} and labels {tuple(labels.shape)} do not belong together"
-        require(z.ndim == 2 and len(z) == len(labels), what)
-        require(z.isfinite().all(), "some features are non-finite; look for NaN or inf in the model or the data")
-        counts, f = torch.bincount(labels, minlength=k), z.shape[1]
-        few, worst = int(counts.min()), int(counts.argmin())
-        require(few >= 2, f"class number {worst} has {few} rows; a Gaussian needs 2")
+        if z.ndim != 2 or len(z) != len(labels):
+            raise SettingError(what)
+        if not z.isfinite().all():
+            raise SettingError(
+                "some features are non-finite; look for NaN or inf in the model or the data"
+            )
+        counts = torch.bincount(labels, minlength=k)
+        f = z.shape[1]
+        few = int(counts.min())
+        worst = int(counts.argmin())
+        if not few >= 2:
+            raise SettingError(f"class number {worst} has {few} rows; a Gaussian needs 2")
         mean = z.new_zeros(k, f).index_add_(0, labels, z) / counts[:, None]
-        factor, jitter = _cholesky(torch.stack([torch.cov(z[labels == c].T).reshape(f, f) for c in range(k)]))
+        factor, jitter = _cholesky(
+            torch.stack([torch.cov(z[labels == c].T).reshape(f, f) for c in range(k)])
+        )
         eye = torch.eye(f, dtype=torch.float64).expand(k, -1, -1)
         whiten: Tensor = untyped("torch").linalg.solve_triangular(factor, eye, upper=False)
         constant = -factor.diagonal(0, 1, 2).log().sum(1) - f / 2 * math.log(2 * math.pi)
@@ -68,9 +79,12 @@ class Gaussians:
         return len(self.mean)
 
     def of_class(self, z: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
-        """ld (n,) of features (n, f) under the Gaussians of their classes (n,), and its gradient by them (n, f)."""
+        """ld (n,) of features (n, f) under the Gaussians of their classes (n,), and its gradient by
+        them (n, f)."""
         size = rows_per_chunk(self.mean.shape[1] ** 2, CELLS, at_least=2)
-        parts = [self._of_class(z[r], label[r]) for r in chunks(torch.arange(len(z)), size) or [slice(0)]]
+        parts = [
+            self._of_class(z[r], label[r]) for r in chunks(torch.arange(len(z)), size) or [slice(0)]
+        ]
         return torch.cat([ld for ld, _ in parts]), torch.cat([by for _, by in parts])
 
     def _of_class(self, z: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
@@ -87,7 +101,8 @@ class Gaussians:
         parts = list[Tensor]()
         for rows in chunks(z, 128) or [z]:
             d = pad_rows(rows).double()[None] - self.mean[:, None]  # (k, b, f)
-            # One product after the other: a product of stacks takes another way, with other last bits, if it is small.
+            # One product after the other: a product of stacks takes another way, with other last
+            # bits, if it is small.
             y = torch.stack([by_class @ w.T for by_class, w in zip(d, self.whiten, strict=True)])
             parts.append((self.constant[:, None] - 0.5 * y.square().sum(2)).T[: len(rows)])
         return torch.cat(parts)
@@ -117,12 +132,14 @@ class HasImageModel(Protocol):
 
 
 class FeatureDensity:
-    """How much at home rows or images are among the features that a model has seen: a plausibility metric, and a flag.
+    """How much at home rows or images are among the features that a model has seen: a plausibility
+    metric, and a flag.
 
         log p(z) = log 1/k sum_c N(z; mu_c, Sigma_c)        z: the features of a row or image
 
-    Features are what the last layer of an `nn.Sequential` sees, or what an `ImageModel` has as features; any other
-    model of tables has its encoded rows. As a metric, an answer is scored under the class that was wanted.
+    Features are what the last layer of an `nn.Sequential` sees, or what an `ImageModel` has as
+    features; any other model of tables has its encoded rows. As a metric, an answer is scored under
+    the class that was wanted.
 
     Args:
         model: the model whose features are looked at, or a fitted network of images.
@@ -140,23 +157,31 @@ class FeatureDensity:
 
     higher_is_better = True
 
-    def __init__(self, model: "Model | ImageModel | HasImageModel", *, strange_below: float = 0.01) -> None:
+    def __init__(
+        self, model: "Model | ImageModel | HasImageModel", *, strange_below: float = 0.01
+    ) -> None:
         what = f"strange_below must be a share of the data between 0 and 1, got {strange_below}"
-        require(0 < strange_below < 1, what)
+        if not 0 < strange_below < 1:
+            raise SettingError(what)
         self.model = model if isinstance(model, Model) else _image_model(model)
         self.strange_below = strange_below
 
     def fit(self, X: Examples, y: "Outcomes") -> "FeatureDensity":
         """Fit the Gaussians to n rows or images and their n classes."""
-        classes, given = self.model.classes, np.asarray(cast(Any, y))
-        require(given.ndim == 1, f"y must have one class per row or image, got shape {given.shape}")
+        classes = self.model.classes
+        given = np.asarray(cast(Any, y))
+        if given.ndim != 1:
+            raise SettingError(f"y must have one class per row or image, got shape {given.shape}")
         place = {name: i for i, name in enumerate(classes)}
         for label in dict.fromkeys(given.tolist()):
-            require(label in place, f"the model has no class {label!r}; it has {list(classes)}")
+            if label not in place:
+                raise SettingError(f"the model has no class {label!r}; it has {list(classes)}")
         labels = torch.tensor([place[label] for label in given.tolist()], dtype=torch.int64)
-        z, counts = self.features(X), torch.bincount(labels, minlength=len(classes))
+        z = self.features(X)
+        counts = torch.bincount(labels, minlength=len(classes))
         what = f"class {classes[int(counts.argmin())]!r} has {int(counts.min())} rows"
-        require(int(counts.min()) >= 2, f"{what}; every class of the model needs 2 to have a Gaussian")
+        if not int(counts.min()) >= 2:
+            raise SettingError(f"{what}; every class of the model needs 2 to have a Gaussian")
         self.gaussians_ = Gaussians.of(z, labels, len(place))
         self.limit_ = float(torch.quantile(self.gaussians_.mixture(z), self.strange_below))
         return self
@@ -165,7 +190,11 @@ class FeatureDensity:
         """(n, f) what the model makes of rows or images before its last layer."""
         if not isinstance(self.model, Model):
             return self.model.features(X)
-        x = X if isinstance(X, Tensor) else self.model.schema.encode(cast(pd.DataFrame, X), self.model.dtype)
+        x = (
+            X
+            if isinstance(X, Tensor)
+            else self.model.schema.encode(cast(pd.DataFrame, X), self.model.dtype)
+        )
         layers = flat_layers(self.model.module) if isinstance(self.model, TorchModel) else []
         last = max((i for i, layer in enumerate(layers) if isinstance(layer, nn.Linear)), default=0)
         with self.model.eval_mode():
@@ -181,7 +210,8 @@ class FeatureDensity:
         return self.log_density(X) < self.limit_
 
     def __call__(self, cfs: "Counterfactuals | ImageCounterfactuals") -> "pd.Series[float]":
-        """The metric: log-density of each answer under the class that was wanted; missing where there is none."""
+        """The metric: log-density of each answer under the class that was wanted; missing where
+        there is none."""
         ld, _ = self._fitted().of_class(self.features(cfs.x_cf), cfs.goal.wanted(cfs.scores))
         index = getattr(getattr(cfs, "after", None), "index", None)  # images have no table
         return pd.Series(ld.numpy(), index=index).where(cfs.found)
@@ -193,25 +223,40 @@ class FeatureDensity:
         return {"mean": g.mean, "whiten": g.whiten, "constant": g.constant, "numbers": numbers}
 
     @classmethod
-    def from_tensors(cls, model: "Model | ImageModel", tensors: Mapping[str, Tensor]) -> "FeatureDensity":
+    def from_tensors(
+        cls, model: "Model | ImageModel", tensors: Mapping[str, Tensor]
+    ) -> "FeatureDensity":
         """The density that `tensors` came from, for the model that it was fitted to."""
         known = set(tensors) == {"mean", "whiten", "constant", "numbers"}
-        require(known, f"these are no tensors of a density: {listed(sorted(tensors))}")
-        mean, whiten, constant = (tensors[name].double() for name in ("mean", "whiten", "constant"))
+        if not known:
+            raise SettingError(f"these are no tensors of a density: {listed(sorted(tensors))}")
+        mean = tensors["mean"].double()
+        whiten = tensors["whiten"].double()
+        constant = tensors["constant"].double()
         k, f = mean.shape if mean.ndim == 2 else (0, 0)
-        sizes = whiten.shape == (k, f, f) and constant.shape == (k,) and tensors["numbers"].shape == (3,)
+        sizes = (
+            whiten.shape == (k, f, f)
+            and constant.shape == (k,)
+            and tensors["numbers"].shape == (3,)
+        )
         finite = all(bool(t.isfinite().all()) for t in tensors.values())
-        require(k and sizes and finite, "the tensors of the density do not fit each other")
+        if not (k and sizes and finite):
+            raise SettingError("the tensors of the density do not fit each other")
         jitter, strange_below, limit = (float(v) for v in tensors["numbers"])
         density = cls(model, strange_below=strange_below)
         wanted = len(density.model.classes), getattr(density.model, "feature_count", f)
-        what = f"the density has {k} classes and {f} features, the model {wanted[0]} and {wanted[1]}"
-        require((k, f) == wanted, what)
-        density.gaussians_, density.limit_ = Gaussians(mean, whiten, constant, jitter), limit
+        what = (
+            f"the density has {k} classes and {f} features, the model {wanted[0]} and {wanted[1]}"
+        )
+        if (k, f) != wanted:
+            raise SettingError(what)
+        density.gaussians_ = Gaussians(mean, whiten, constant, jitter)
+        density.limit_ = limit
         return density
 
     def _fitted(self) -> Gaussians:
-        require(hasattr(self, "gaussians_"), "this density knows no data yet; call .fit(X, y) first")
+        if not hasattr(self, "gaussians_"):
+            raise SettingError("this density knows no data yet; call .fit(X, y) first")
         return self.gaussians_
 
 
@@ -219,8 +264,16 @@ def _image_model(model: Any) -> "ImageModel":
     """An image model, or the one that a fitted network has."""
     net = getattr(model, "model_", model)
     if not hasattr(net, "has_features"):
-        fitted = " that has seen no images; call .fit(images, labels) first" if hasattr(model, "fit") else ""
-        raise ModelError(f"expected a hf.Model or a hf.images.ImageModel, got a {type(model).__name__}{fitted}")
+        fitted = (
+            " that has seen no images; call .fit(images, labels) first"
+            if hasattr(model, "fit")
+            else ""
+        )
+        raise ModelError(
+            f"expected a hf.Model or a hf.images.ImageModel, got a {type(model).__name__}{fitted}"
+        )
     if not net.has_features:
-        raise ModelError("which layer has the features? Use hf.images.ImageModel.of(module, size, features=NAME)")
+        raise ModelError(
+            "which layer has the features? Use hf.images.ImageModel.of(module, size, features=NAME)"
+        )
     return net

@@ -9,11 +9,11 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from holdfast.errors import FileError, HoldfastError, listed
+from holdfast._core.checks import listed
+from holdfast.errors import FileError, HoldfastError
 from holdfast.models.base import Model, names_of
 from holdfast.models.formats import safetensors
 from holdfast.models.formats.detect import kind_of
-from holdfast.models.formats.limits import refuse
 from holdfast.models.formats.read import read
 from holdfast.models.scores import OUTPUTS, Inputs, Outputs
 from holdfast.models.torch_model import wrap_module
@@ -24,9 +24,14 @@ _SAFETENSORS_FIX = "save it with `hf.Model.of(module, schema).save('model.safete
 
 
 def load_model(
-    path: Path, schema: Schema | None, *, trust: bool, classes: Sequence[Any] | None = None,
-    outputs: Outputs | None = None, inputs: Inputs | None = None,
-) -> Model:  # fmt: skip
+    path: Path,
+    schema: Schema | None,
+    *,
+    trust: bool,
+    classes: Sequence[Any] | None = None,
+    outputs: Outputs | None = None,
+    inputs: Inputs | None = None,
+) -> Model:
     """A model from a file; see `Model.load`. The formats are read in `holdfast.models.formats`."""
     kind = kind_of(path)
     if kind.name == "safetensors":
@@ -37,10 +42,15 @@ def load_model(
     assert schema is not None  # `read` asks for one
     rejected = found.rejects_missing
     model = Model.of(
-        found.model, schema, classes=names_of(classes, found.classes),
-        outputs=outputs or found.outputs, inputs=found.inputs,
-    )  # fmt: skip
-    return replace(model, rejects_missing={**model.rejects_missing, **rejected}) if rejected else model
+        found.model,
+        schema,
+        classes=names_of(classes, found.classes),
+        outputs=outputs or found.outputs,
+        inputs=found.inputs,
+    )
+    return (
+        replace(model, rejects_missing={**model.rejects_missing, **rejected}) if rejected else model
+    )
 
 
 def _load_safetensors(path: Path, schema: Schema | None, classes: Sequence[Any] | None) -> Model:
@@ -48,8 +58,11 @@ def _load_safetensors(path: Path, schema: Schema | None, classes: Sequence[Any] 
         # A recourse network that was trained with the model may be in the same file.
         metadata, tensors = safetensors.read(path, lambda name: not name.startswith("generator."))
     except FileError as error:
-        raise FileError(f"{str(path)!r} is not a readable safetensors file ({error}); {_SAFETENSORS_FIX}") from None
-    refuse("holdfast" not in metadata, f"{str(path)!r} holds tensors but not the architecture; {_SAFETENSORS_FIX}")
+        raise FileError(
+            f"{str(path)!r} is not a readable safetensors file ({error}); {_SAFETENSORS_FIX}"
+        ) from None
+    if "holdfast" not in metadata:
+        raise FileError(f"{str(path)!r} holds tensors but not the architecture; {_SAFETENSORS_FIX}")
     try:
         content = json.loads(metadata["holdfast"])
         if classes is not None:
@@ -58,26 +71,41 @@ def _load_safetensors(path: Path, schema: Schema | None, classes: Sequence[Any] 
     except HoldfastError:
         raise
     except Exception as error:  # the text in the file may say anything
-        raise FileError(f"{str(path)!r} is damaged ({type(error).__name__}: {error}); {_SAFETENSORS_FIX}") from error
+        raise FileError(
+            f"{str(path)!r} is damaged ({type(error).__name__}: {error}); {_SAFETENSORS_FIX}"
+        ) from error
 
 
-def from_parts(path: Path | str, content: Any, tensors: dict[str, Tensor], schema: Schema | None) -> Model:
+def from_parts(
+    path: Path | str, content: Any, tensors: dict[str, Tensor], schema: Schema | None
+) -> Model:
     """A network that `TorchModel.contents` took apart; a file of this name said so."""
     for key in ("architecture", "classes", "outputs", "schema"):
-        refuse(key not in content, f"{str(path)!r} lacks {key!r}; {_SAFETENSORS_FIX}")
+        if key not in content:
+            raise FileError(f"{str(path)!r} lacks {key!r}; {_SAFETENSORS_FIX}")
     if content["outputs"] not in OUTPUTS:
-        raise FileError(f"{str(path)!r}: outputs must be one of {listed(OUTPUTS)}, got {content['outputs']!r}")
+        raise FileError(
+            f"{str(path)!r}: outputs must be one of {listed(OUTPUTS)}, got {content['outputs']!r}"
+        )
     classes: Any = content["classes"]
-    if not isinstance(classes, list) or any(not isinstance(c, str | int | float) or c != c for c in cast(Any, classes)):
-        raise FileError(f"{str(path)!r}: classes must be a list of strings or numbers, got {classes!r}")
-    # Without memory of its own until the tensors are in place: the sizes are only a claim of the file.
+    if not isinstance(classes, list) or any(
+        not isinstance(c, str | int | float) or c != c for c in cast(Any, classes)
+    ):
+        raise FileError(
+            f"{str(path)!r}: classes must be a list of strings or numbers, got {classes!r}"
+        )
+    # Without memory of its own until the tensors are in place: the sizes are only a claim of the
+    # file.
     with torch.device("meta"):
         module = build(content["architecture"])
     try:
         module.load_state_dict(tensors, assign=True)
     except RuntimeError as error:
-        raise FileError(f"the tensors in {str(path)!r} do not fit its architecture: {error}") from None
+        raise FileError(
+            f"the tensors in {str(path)!r} do not fit its architecture: {error}"
+        ) from None
     if len({t.dtype for t in tensors.values() if t.is_floating_point()}) > 1:
         module = module.float()
-    own = Schema.from_dict(content["schema"])  # which must be one, also where another takes its place
+    # which must be one, also where another takes its place
+    own = Schema.from_dict(content["schema"])
     return wrap_module(module.eval(), schema or own, content["classes"], content["outputs"])

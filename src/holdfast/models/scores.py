@@ -1,4 +1,5 @@
-"""What models return as scores, and the predicted class: by how much it leads, and what its probability was before."""
+"""What models return as scores, and the predicted class: by how much it leads, and what its
+probability was before."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,13 +11,16 @@ from torch import Tensor
 Outputs = Literal["logits", "probabilities", "value"]
 OUTPUTS: tuple[Outputs, ...] = ("logits", "probabilities", "value")
 Inputs = Literal["frame", "encoded"]
-# By which a predicted class is put ahead, relative to the scores: hardly; for searches, by more than they must spare.
-HARDLY, CLEARLY = 1e-9, 1e-4
+# By which a predicted class is put ahead, relative to the scores: hardly; for searches, by more
+# than they must spare.
+HARDLY = 1e-9
+CLEARLY = 1e-4
 
 
 @dataclass(frozen=True)
 class Conversion:
-    """Was a model compiled into an equivalent scorer of encoded rows? `text` says into which, or why not."""
+    """Was a model compiled into an equivalent scorer of encoded rows? `text` says into which, or
+    why not."""
 
     exact: bool
     text: str
@@ -34,16 +38,23 @@ def to_scores(raw: Tensor, outputs: Outputs) -> Tensor:
     if outputs == "value":
         return raw
     if outputs == "probabilities":
-        p, tiny = raw, torch.finfo(raw.dtype).tiny
+        p = raw
+        tiny = torch.finfo(raw.dtype).tiny
         raw = p.clamp_min(tiny).log()
         raw = raw - (1 - p).clamp_min(tiny).log() if p.shape[1] == 1 else raw
     return torch.cat([torch.zeros_like(raw), raw], 1) if raw.shape[1] == 1 else raw
 
 
 def looks_like_probabilities(raw: Tensor) -> bool:
-    """All between 0 and 1, and rows that add up to 1 (one column: no way to tell from logits in that range)."""
+    """All between 0 and 1, and rows that add up to 1 (one column: no way to tell from logits in
+    that range)."""
     inside = bool(((raw >= 0) & (raw <= 1)).all())
-    return inside and raw.ndim == 2 and raw.shape[1] > 1 and bool(((raw.sum(1) - 1).abs() < 1e-4).all())
+    return (
+        inside
+        and raw.ndim == 2
+        and raw.shape[1] > 1
+        and bool(((raw.sum(1) - 1).abs() < 1e-4).all())
+    )
 
 
 def lead(scores: Tensor, labels: Tensor) -> Tensor:
@@ -53,20 +64,25 @@ def lead(scores: Tensor, labels: Tensor) -> Tensor:
 
 
 def decided(scores: Tensor, labels: Tensor, by: float = HARDLY) -> Tensor:
-    """The scores (n, k) with the predicted class (n,) in front: where another is, or is level, it is put just ahead."""
-    best, own = scores.amax(1), scores.gather(1, labels[:, None]).squeeze(1)
+    """The scores (n, k) with the predicted class (n,) in front: where another is, or is level, it
+    is put just ahead."""
+    best = scores.amax(1)
+    own = scores.gather(1, labels[:, None]).squeeze(1)
     front = torch.where(lead(scores, labels) > 0, own, best + by * best.abs().clamp_min(1.0))
     return scores.scatter(1, labels[:, None], front[:, None])
 
 
 def undecided(scores: Tensor) -> Tensor:
-    """log p (n, k) as they were before the predicted class was put ahead: it has what the others leave."""
+    """log p (n, k) as they were before the predicted class was put ahead: it has what the others
+    leave."""
     first = scores.argmax(1, keepdim=True)
     others = scores.exp().scatter(1, first, 0.0).sum(1, keepdim=True)
     return scores.scatter(1, first, (1 - others).clamp_min(torch.finfo(scores.dtype).tiny).log())
 
 
-def probabilities(scores: Tensor, offset: Sequence[float], *, defers_to_predict: bool = False) -> Tensor:
+def probabilities(
+    scores: Tensor, offset: Sequence[float], *, defers_to_predict: bool = False
+) -> Tensor:
     """(n, k) what the model itself takes for the probabilities of the classes; see `Model`."""
     own = undecided(scores.double()) if defers_to_predict else scores.double()
     return torch.softmax(own - torch.tensor(offset, dtype=torch.float64) if any(offset) else own, 1)

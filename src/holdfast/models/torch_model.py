@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast._core.rows import ROW_BLOCK, pad_rows
-from holdfast.errors import ModelError, require
+from holdfast.errors import ModelError
 from holdfast.models.base import Model, Shortfall, class_names, output_scale_of, probe_rows
 from holdfast.models.formats import safetensors
 from holdfast.models.scores import Outputs, looks_like_probabilities, to_scores
@@ -29,12 +29,15 @@ class _Evaluation:
     """What a model holds while `eval_mode` lasts; nothing else of it ever changes."""
 
     engine: Engine | None = None  # the network by hand
-    shortfalls: dict[tuple[float, float], Engine] = field(default_factory=dict[tuple[float, float], Engine])
+    shortfalls: dict[tuple[float, float], Engine] = field(
+        default_factory=dict[tuple[float, float], Engine]
+    )
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class TorchModel(Model):
-    """A torch module over encoded rows: differentiable, by hand where it is Linear and ReLU layers."""
+    """A torch module over encoded rows: differentiable, by hand where it is Linear and ReLU
+    layers."""
 
     module: nn.Module
     outputs: Outputs
@@ -57,18 +60,24 @@ class TorchModel(Model):
                 now.shortfalls = {}
                 yield
             finally:
-                now.engine, now.shortfalls = None, {}
+                now.engine = None
+                now.shortfalls = {}
 
     @property
     def engine(self) -> Engine | None:
         return self._evaluation.engine
 
     def __call__(self, x: Tensor) -> Tensor:
-        rows, engine = pad_rows(x), self._evaluation.engine
-        return to_scores(engine.scores(rows) if engine else self.module(rows), self.outputs)[: len(x)]
+        rows = pad_rows(x)
+        engine = self._evaluation.engine
+        return to_scores(engine.scores(rows) if engine else self.module(rows), self.outputs)[
+            : len(x)
+        ]
 
     def vjp(self, x: Tensor) -> tuple[Tensor, Pullback]:
-        n, rows, engine = len(x), pad_rows(x), self._evaluation.engine
+        n = len(x)
+        rows = pad_rows(x)
+        engine = self._evaluation.engine
         if engine:
             scores, by_hand = engine.vjp(rows)
             one = scores.shape[1] == 1 and self.outputs == "logits"
@@ -84,15 +93,19 @@ class TorchModel(Model):
             scores = to_scores(self.module(rows), self.outputs)[:n]
         return scores.detach(), lambda v: torch.autograd.grad(scores, rows, v)[0][:n]
 
-    def shortfall(self, x: Tensor, goal: "BoundTarget", level: float, soft: bool | None = None) -> Shortfall:
+    def shortfall(
+        self, x: Tensor, goal: "BoundTarget", level: float, soft: bool | None = None
+    ) -> Shortfall:
         now = self._evaluation
         way = goal.direction if now.engine else 0.0
         if now.engine is None or not way:
             return super().shortfall(x, goal, level, soft)
-        # Two classes and the same target for all: the shortfall is itself a network with one output.
+        # Two classes and the same target for all: the shortfall is itself a network with one
+        # output.
         if (way, level) not in now.shortfalls:
             now.shortfalls[way, level] = now.engine.against(way, level)
-        n, line = x.shape[0], now.shortfalls[way, level]
+        n = x.shape[0]
+        line = now.shortfalls[way, level]
         if n % ROW_BLOCK == 0:
             v, pull = line.vjp(x)
             return v, v, pull
@@ -109,7 +122,8 @@ class TorchModel(Model):
     def fingerprint(self) -> str:
         digest = hashlib.sha256(f"{self.module} {self.outputs} {self.classes}".encode())
         for name, value in sorted(self.module.state_dict().items()):
-            raw = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)  # NumPy has no bfloat16
+            # NumPy has no bfloat16
+            raw = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
             digest.update(name.encode() + raw.numpy().tobytes())
         return digest.hexdigest()[:16]
 
@@ -117,23 +131,36 @@ class TorchModel(Model):
         """What a file of the model holds: tensors, and all else."""
         layers = describe(self.module)
         states = [(i, layer.state_dict()) for i, layer in enumerate(flat_layers(self.module))]
-        tensors = {f"{i}.{name}": v.detach().contiguous().clone() for i, state in states for name, v in state.items()}
+        tensors = {
+            f"{i}.{name}": v.detach().contiguous().clone()
+            for i, state in states
+            for name, v in state.items()
+        }
         content = {"architecture": layers, "classes": list(self.classes), "outputs": self.outputs}
         return tensors, {"holdfast": content | {"schema": self.schema.to_dict()}}
 
     def save(self, path: str | Path) -> None:
-        """Tensors, architecture, class names and schema in one safetensors file that runs no code."""
+        """Tensors, architecture, class names and schema in one safetensors file that runs no
+        code."""
         safetensors.write(path, *self.contents())
 
 
 def wrap_module(
-    module: nn.Module, schema: Schema, classes: Sequence[Any] | None = None, outputs: Outputs | None = None
+    module: nn.Module,
+    schema: Schema,
+    classes: Sequence[Any] | None = None,
+    outputs: Outputs | None = None,
 ) -> TorchModel:
-    """A module with what is to be known of it: what it returns, its classes, in which precision, in which units."""
+    """A module with what is to be known of it: what it returns, its classes, in which precision, in
+    which units."""
     dtype = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
-    by_layer, raw = _outputs_by_last_layer(module, outputs), _probe(module, schema, dtype)
+    by_layer = _outputs_by_last_layer(module, outputs)
+    raw = _probe(module, schema, dtype)
     if outputs is None and by_layer is None and looks_like_probabilities(raw):
-        raise ModelError("the module's outputs look like probabilities; pass outputs='probabilities', or 'logits'")
+        raise ModelError(
+            "the module's outputs look like probabilities; pass outputs='probabilities', or "
+            "'logits'"
+        )
     returned = outputs or by_layer or "logits"
     if returned == "probabilities" and not bool(((raw >= 0) & (raw <= 1 + 1e-6)).all()):
         raise ModelError("outputs='probabilities', but the module returned values outside [0, 1]")
@@ -150,7 +177,10 @@ def _outputs_by_last_layer(module: nn.Module, given: Outputs | None) -> Outputs 
     if not isinstance(last, nn.Sigmoid | nn.Softmax) or given == "value":
         return None
     if given == "logits":
-        raise ModelError(f"the module ends in {type(last).__name__}, so its outputs are probabilities, not logits")
+        raise ModelError(
+            f"the module ends in {type(last).__name__}, so its outputs are probabilities, not "
+            "logits"
+        )
     return "probabilities"
 
 
@@ -161,17 +191,24 @@ def _probe(module: nn.Module, schema: Schema, dtype: torch.dtype) -> Tensor:
         try:
             raw: Tensor = module(rows)
         except RuntimeError as error:
-            raise ModelError(f"the module cannot take encoded rows of {schema.width} columns: {error}") from None
-    n, fits = len(rows), raw.ndim in (1, 2) and len(raw) == len(rows)
-    require(fits, f"the module maps {n} rows to shape {tuple(raw.shape)}, expected ({n}, k)", ModelError)
+            raise ModelError(
+                f"the module cannot take encoded rows of {schema.width} columns: {error}"
+            ) from None
+    n = len(rows)
+    fits = raw.ndim in (1, 2) and len(raw) == len(rows)
+    if not fits:
+        raise ModelError(f"the module maps {n} rows to shape {tuple(raw.shape)}, expected ({n}, k)")
     if not bool(raw.isfinite().all()):
-        raise ModelError("the module returned non-finite scores; look for NaN or inf in its weights")
+        raise ModelError(
+            "the module returned non-finite scores; look for NaN or inf in its weights"
+        )
     return raw
 
 
 @contextmanager
 def _evaluating(module: nn.Module) -> Generator[None]:
-    """The module in evaluation mode, without gradients by its parameters; then exactly as it was."""
+    """The module in evaluation mode, without gradients by its parameters; then exactly as it
+    was."""
     training = {m: m.training for m in module.modules()}
     wanted = [p for p in module.parameters() if p.requires_grad]
     try:

@@ -1,1 +1,2 @@
-"""Networks as tensors: architectures in words, hand-written gradients, and stacks of many networks at once."""
+"""Networks as tensors: architectures in words, hand-written gradients, and stacks of many networks
+at once."""

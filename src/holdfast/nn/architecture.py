@@ -1,4 +1,5 @@
-"""Networks that can be written down: a list of layers in words, so that a saved model is tensors and text."""
+"""Networks that can be written down: a list of layers in words, so that a saved model is tensors
+and text."""
 
 import itertools
 from collections.abc import Sequence
@@ -6,7 +7,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from holdfast.errors import ModelError, did_you_mean, require
+from holdfast._core.checks import did_you_mean
+from holdfast.errors import ModelError
 from holdfast.nn.ntk import NTK
 
 Layer = dict[str, Any]
@@ -15,13 +17,23 @@ Layer = dict[str, Any]
 LAYERS: dict[str, tuple[type[nn.Module], tuple[str, ...]]] = {
     kind.__name__: (kind, tuple(settings.split()))
     for kind, settings in (
-        (nn.Linear, "in_features out_features"), (nn.ReLU, ""), (nn.LeakyReLU, "negative_slope"), (nn.ELU, "alpha"),
-        (nn.GELU, "approximate"), (nn.SiLU, ""), (nn.Tanh, ""), (nn.Sigmoid, ""), (nn.Softmax, "dim"),
-        (nn.Dropout, "p"), (nn.BatchNorm1d, "num_features eps momentum affine"), (nn.Identity, ""),
-        (nn.LayerNorm, "normalized_shape eps elementwise_affine"), (nn.Flatten, "start_dim end_dim"),
+        (nn.Linear, "in_features out_features"),
+        (nn.ReLU, ""),
+        (nn.LeakyReLU, "negative_slope"),
+        (nn.ELU, "alpha"),
+        (nn.GELU, "approximate"),
+        (nn.SiLU, ""),
+        (nn.Tanh, ""),
+        (nn.Sigmoid, ""),
+        (nn.Softmax, "dim"),
+        (nn.Dropout, "p"),
+        (nn.BatchNorm1d, "num_features eps momentum affine"),
+        (nn.Identity, ""),
+        (nn.LayerNorm, "normalized_shape eps elementwise_affine"),
+        (nn.Flatten, "start_dim end_dim"),
         (NTK, "rows columns append_one"),
     )
-}  # fmt: skip
+}
 
 
 def mlp(inputs: int, hidden: Sequence[int], outputs: int) -> nn.Sequential:
@@ -33,7 +45,8 @@ def mlp(inputs: int, hidden: Sequence[int], outputs: int) -> nn.Sequential:
 
 def linear_layer(weight: Tensor, bias: Tensor | None) -> nn.Linear:
     """A layer of these tensors, which are not to be trained."""
-    layer = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, device="meta")  # draws nothing at random
+    # draws nothing at random
+    layer = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, device="meta")
     for name, value in (("weight", weight), ("bias", bias)):
         setattr(layer, name, None if value is None else nn.Parameter(value, requires_grad=False))
     return layer
@@ -41,17 +54,23 @@ def linear_layer(weight: Tensor, bias: Tensor | None) -> nn.Linear:
 
 def flat_layers(module: nn.Module) -> list[nn.Module]:
     """The layers of a (nested) Sequential in order; any other module is a list of one."""
-    return [leaf for child in module for leaf in flat_layers(child)] if type(module) is nn.Sequential else [module]
+    return (
+        [leaf for child in module for leaf in flat_layers(child)]
+        if type(module) is nn.Sequential
+        else [module]
+    )
 
 
 def describe(module: nn.Module) -> list[Layer]:
-    """The architecture in words; an error if a layer is not on the list of layers that can be written down."""
+    """The architecture in words; an error if a layer is not on the list of layers that can be
+    written down."""
     out: list[Layer] = []
     for layer in flat_layers(module):
         name = type(layer).__name__
         known = name in LAYERS and type(layer) is LAYERS[name][0]
         what = f"cannot write down a {name} layer; models that can be saved are nn.Sequential of"
-        require(known, f"{what} {', '.join(LAYERS)}", ModelError)
+        if not known:
+            raise ModelError(f"{what} {', '.join(LAYERS)}")
         entry: Layer = {"layer": name}
         for key in LAYERS[name][1]:
             value: Any = getattr(layer, key)
@@ -69,11 +88,14 @@ def build(layers: Sequence[Layer]) -> nn.Sequential:
         settings = dict(entry)
         name = settings.pop("layer", None)
         if name not in LAYERS:
-            raise ModelError(f"unknown layer {name!r} in the model file; {did_you_mean(name, LAYERS)}")
+            raise ModelError(
+                f"unknown layer {name!r} in the model file; {did_you_mean(name, LAYERS)}"
+            )
         kind, known = LAYERS[name]
         for key in settings:
             what = f"layer {name!r} in the model file has an unknown setting {key!r}"
-            require(key in (*known, "bias"), what, ModelError)
+            if key not in (*known, "bias"):
+                raise ModelError(what)
         try:
             made.append(kind(**settings))
         except (TypeError, ValueError, RuntimeError) as error:

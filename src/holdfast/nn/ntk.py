@@ -6,10 +6,12 @@
     grad f   = sum_j (C_j + S_j) x_j  -  (sum_j S_j u_j |x_j|) x / |x|
                C_j = w_j (pi - acos u_j) / (2 pi),    S_j = w_j u_j / (2 pi sqrt(1 - u_j^2))
 
-Cho and Saul 2009; Du et al. 2019. K has kinks at x = 0 and where x is parallel to x_j, and f no gradient there. What is
-returned instead is the mean of the slopes on the two sides: u_j = 0 in the first case, no S_j in the second.
+Cho and Saul 2009; Du et al. 2019. K has kinks at x = 0 and where x is parallel to x_j, and f no
+gradient there. What is returned instead is the mean of the slopes on the two sides: u_j = 0 in the
+first case, no S_j in the second.
 
-f(c x) = c f(x) for c > 0, so f(0) = 0: there is no intercept. With `append_one` every row gets a further column of 1.
+f(c x) = c f(x) for c > 0, so f(0) = 0: there is no intercept. With `append_one` every row gets a
+further column of 1.
 """
 
 import math
@@ -21,7 +23,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from holdfast._core.rows import COLUMN_BLOCK, ROW_BLOCK, chunks, rows_per_chunk
-from holdfast.errors import ModelError, require
+from holdfast.errors import ModelError
 
 KERNEL_CELLS = 1 << 18  # numbers of the kernel matrix at a time: 2 MB
 PARALLEL = 1e-14  # where 1 - u^2 is less than this, it may be rounding alone
@@ -31,15 +33,21 @@ class Cosines:
     """Rows x (n, d) against rows X (N, d): the products, the angles, and what follows from them."""
 
     def __init__(self, x: Tensor, X: Tensor, append_one: bool) -> None:
-        one, tiny = float(append_one), torch.finfo(x.dtype).tiny
-        self.x, self.X, self.dot = x, X, x @ X.T + one
-        self.size, self.others = (x.square().sum(1) + one).sqrt(), (X.square().sum(1) + one).sqrt()
+        one = float(append_one)
+        tiny = torch.finfo(x.dtype).tiny
+        self.x = x
+        self.X = X
+        self.dot = x @ X.T + one
+        self.size = (x.square().sum(1) + one).sqrt()
+        self.others = (X.square().sum(1) + one).sqrt()
         u = self.dot / (self.size[:, None] * self.others).clamp_min(tiny)  # 0 for a row of zeros
         room = (1 - u) * (1 + u)
         kink = room < PARALLEL
         self.u = torch.where(kink, u.sign(), u)
-        self.sine = torch.where(kink, 1.0, room).sqrt()  # on a kink any will do: the two terms of S_j cancel
-        self.share = (math.pi - self.u.acos()) / (2 * math.pi)  # of directions g with g.x > 0 and g.x' > 0
+        # on a kink any will do: the two terms of S_j cancel
+        self.sine = torch.where(kink, 1.0, room).sqrt()
+        # of directions g with g.x > 0 and g.x' > 0
+        self.share = (math.pi - self.u.acos()) / (2 * math.pi)
 
     def kernel(self) -> Tensor:
         """(n, N)"""
@@ -57,19 +65,23 @@ class Cosines:
 
 
 def cosines(x: Tensor, X: Tensor, append_one: bool) -> Iterator[Cosines]:
-    """The rows x part by part, so that memory is bounded; zeros are appended to x and X, see `padded_to_blocks`."""
+    """The rows x part by part, so that memory is bounded; zeros are appended to x and X, see
+    `padded_to_blocks`."""
     if x.shape[1] != X.shape[1]:
         raise ModelError(f"rows of {x.shape[1]} columns do not fit training rows of {X.shape[1]}")
-    x, others = padded_to_blocks(x), padded_to_blocks(X)
+    x = padded_to_blocks(x)
+    others = padded_to_blocks(X)
     block = rows_per_chunk(len(others), KERNEL_CELLS, block=ROW_BLOCK)
     return (Cosines(part, others, append_one) for part in chunks(x, block) or [x])
 
 
 def padded_to_blocks(x: Tensor) -> Tensor:
-    """A copy of x (n, d) with zeros appended to both axes, up to whole blocks of rows and of columns.
+    """A copy of x (n, d) with zeros appended to both axes, up to whole blocks of rows and of
+    columns.
 
-    Matrix products of float64 numbers add in an order that depends on where a row begins in memory, too. Rows of whole
-    blocks all begin alike, so that a row's score depends neither on its place nor on n.
+    Matrix products of float64 numbers add in an order that depends on where a row begins in memory,
+    too. Rows of whole blocks all begin alike, so that a row's score depends neither on its place
+    nor on n.
     """
     n, d = x.shape
     return nn.functional.pad(x, (0, -d % COLUMN_BLOCK, 0, -n % ROW_BLOCK))
@@ -77,7 +89,8 @@ def padded_to_blocks(x: Tensor) -> Tensor:
 
 def kernel(a: Tensor, b: Tensor, *, append_one: bool = False) -> Tensor:
     """K(a_i, b_j) for rows a (n, d) and b (m, d): (n, m)."""
-    out, start = a.new_empty(len(a), len(b)), 0
+    out = a.new_empty(len(a), len(b))
+    start = 0
     for c in cosines(a, b, append_one):
         part = c.kernel()[: len(a) - start, : len(b)]
         out[start : start + len(part)] = part
@@ -91,9 +104,12 @@ def scores(x: Tensor, X: Tensor, w: Tensor, *, append_one: bool = False) -> Tens
     return torch.cat([c.scores(w) for c in cosines(x, X, append_one)])[: len(x)]
 
 
-def scores_and_gradient(x: Tensor, X: Tensor, w: Tensor, *, append_one: bool = False) -> tuple[Tensor, Tensor]:
+def scores_and_gradient(
+    x: Tensor, X: Tensor, w: Tensor, *, append_one: bool = False
+) -> tuple[Tensor, Tensor]:
     """f (n,) and grad f (n, d) at once."""
-    w, (n, d) = nn.functional.pad(w, (0, -len(w) % ROW_BLOCK)), x.shape
+    w = nn.functional.pad(w, (0, -len(w) % ROW_BLOCK))
+    n, d = x.shape
     pairs = [(c.scores(w), c.gradient(w)) for c in cosines(x, X, append_one)]
     f, slope = (torch.cat(parts) for parts in zip(*pairs, strict=True))
     return f[:n], slope[:n, :d]
@@ -103,7 +119,8 @@ once: Any = once_differentiable
 
 
 class _Score(torch.autograd.Function):
-    """f with the gradient above. It is found on the way forward, part by part, so that no kernel matrix is kept."""
+    """f with the gradient above. It is found on the way forward, part by part, so that no kernel
+    matrix is kept."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, X: Tensor, w: Tensor, append_one: bool) -> Tensor:
@@ -128,10 +145,15 @@ class NTK(nn.Module):
 
     def __init__(self, rows: int, columns: int, append_one: bool = True) -> None:
         super().__init__()
-        require(isinstance(append_one, bool), f"append_one must be true or false, got {append_one!r}", ModelError)
+        if not isinstance(append_one, bool):
+            raise ModelError(f"append_one must be true or false, got {append_one!r}")
         if rows < 1 or columns < 1:
-            raise ModelError(f"an NTK needs at least one training row and column, got {rows} and {columns}")
-        self.rows, self.columns, self.append_one = rows, columns, append_one
+            raise ModelError(
+                f"an NTK needs at least one training row and column, got {rows} and {columns}"
+            )
+        self.rows = rows
+        self.columns = columns
+        self.append_one = append_one
         self.X = nn.Parameter(torch.empty(rows, columns, dtype=torch.float64), requires_grad=False)
         self.w = nn.Parameter(torch.empty(rows, dtype=torch.float64), requires_grad=False)
 
@@ -145,7 +167,9 @@ class NTK(nn.Module):
         return out.eval()
 
     def forward(self, x: Tensor) -> Tensor:
-        x, X, w = x.to(self.X.dtype), self.X.detach(), self.w.detach()
+        x = x.to(self.X.dtype)
+        X = self.X.detach()
+        w = self.w.detach()
         if torch.is_grad_enabled() and x.requires_grad:
             f: Tensor = cast(Any, _Score).apply(x, X, w, self.append_one)
         else:
@@ -154,11 +178,15 @@ class NTK(nn.Module):
 
     def gradient(self, x: Tensor) -> Tensor:
         """(n, d) the gradient of the logit by the rows."""
-        x, X, w = x.to(self.X.dtype), self.X.detach(), self.w.detach()
+        x = x.to(self.X.dtype)
+        X = self.X.detach()
+        w = self.w.detach()
         return scores_and_gradient(x, X, w, append_one=self.append_one)[1]
 
     def reset_parameters(self) -> None:
-        raise ModelError("an NTK model is solved for, not trained from initial weights; call hf.train_ntk again")
+        raise ModelError(
+            "an NTK model is solved for, not trained from initial weights; call hf.train_ntk again"
+        )
 
     def extra_repr(self) -> str:
         return f"rows={self.rows}, columns={self.columns}, append_one={self.append_one}"

@@ -1,11 +1,12 @@
 """Many networks of one architecture in one tensor: scored together, trained together.
 
-`Stack` computes gradients by hand, layer by layer, with one batched product where a loop over models would make M small
-ones. It and `ModuleStack` keep all parameters in one flat vector, so that one call of Adam, which works element by
-element, updates every model exactly as if it were trained alone.
+`Stack` computes gradients by hand, layer by layer, with one batched product where a loop over
+models would make M small ones. It and `ModuleStack` keep all parameters in one flat vector, so that
+one call of Adam, which works element by element, updates every model exactly as if it were trained
+alone.
 
-`vjp` has rows in the last axis, (M, d, n): on small tables sums over a few columns or classes then run along memory,
-and so do the products, which is two to three times as fast.
+`vjp` has rows in the last axis, (M, d, n): on small tables sums over a few columns or classes then
+run along memory, and so do the products, which is two to three times as fast.
 """
 
 import copy
@@ -21,20 +22,23 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vjp, vmap
 
-from holdfast.errors import ModelError, require
+from holdfast.errors import ModelError
 from holdfast.nn.architecture import flat_layers, mlp
 from holdfast.nn.relu_network import Engine
 
 Named = dict[str, Tensor]
 WIDE = 64  # columns of rows that are better not copied
-SMALL, ROWS = 400, 64  # torch multiplies stacked matrices with fewer products than this in another way
+# torch multiplies stacked matrices with fewer products than this in another way
+SMALL = 400
+ROWS = 64
 
 
 class StackPullback(Protocol):
     """The way back from outputs to rows."""
 
     def slope(self, v: Tensor) -> Tensor:
-        """(M, h, n) the gradient of sum(v * raw), for weights v (M, k, n), by what the first layer makes of rows."""
+        """(M, h, n) the gradient of sum(v * raw), for weights v (M, k, n), by what the first layer
+        makes of rows."""
         ...
 
     def onto(self, slope: Tensor, out: Tensor) -> Tensor:
@@ -51,32 +55,38 @@ class ModelStack(ABC):
 
     @abstractmethod
     def scores(self, x: Tensor) -> Tensor:
-        """Raw outputs (M, n, k) for rows (n, d), or (M, n, d) when each model has rows of its own."""
+        """Raw outputs (M, n, k) for rows (n, d), or (M, n, d) when each model has rows of its
+        own."""
 
     @abstractmethod
     def gradient(self, x: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
-        """The gradient of every model's mean (weighted) cross-entropy, laid out like `theta`, for rows (M, n, d),
-        labels and weights (M, n). A leading 1 means: the same for all."""
+        """The gradient of every model's mean (weighted) cross-entropy, laid out like `theta`, for
+        rows (M, n, d), labels and weights (M, n). A leading 1 means: the same for all."""
 
     @abstractmethod
     def ascent(self, x: Tensor, labels: Tensor) -> Tensor:
-        """(M, n, d) by rows (M, n, d): for each row, a positive multiple of the gradient of the cross-entropy; of two
-        classes that of the score difference, which does not vanish where a model is sure."""
+        """(M, n, d) by rows (M, n, d): for each row, a positive multiple of the gradient of the
+        cross-entropy; of two classes that of the score difference, which does not vanish where a
+        model is sure."""
 
     @abstractmethod
     def vjp(self, x: Tensor, shape: Sequence[int] = ()) -> tuple[Tensor, StackPullback]:
-        """Raw outputs (M, k, n) of rows (M, d, n) by models in use, and the way back; `shape` of a row that is not
-        flat."""
+        """Raw outputs (M, k, n) of rows (M, d, n) by models in use, and the way back; `shape` of a
+        row that is not flat."""
 
     def input_gain(self) -> float:
-        """No column of a row's gradient is larger than this times the length of the slope that `vjp` led back."""
+        """No column of a row's gradient is larger than this times the length of the slope that
+        `vjp` led back."""
         return math.inf
 
     @abstractmethod
-    def backprop(self, x: Tensor, more: Sequence[Tensor], slope: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
-        """The gradient of sum(v * raw), v = slope(raw) held constant, laid out like `theta`; and raw outputs (M, b +
-        c_1 + c_2 + .., k). In rows x (M, b, ...), or (1, b, ...) for all, models are in training; in `more` (M, c_1,
-        ...), (M, c_2, ...), .. they are in use: no dropout, statistics as they are."""
+    def backprop(
+        self, x: Tensor, more: Sequence[Tensor], slope: Callable[[Tensor], Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """The gradient of sum(v * raw), v = slope(raw) held constant, laid out like `theta`; and
+        raw outputs (M, b + c_1 + c_2 + .., k). In rows x (M, b, ...), or (1, b, ...) for all,
+        models are in training; in `more` (M, c_1, ...), (M, c_2, ...), .. they are in use: no
+        dropout, statistics as they are."""
 
     def owner(self) -> Tensor:
         """Which model each number in `theta` belongs to."""
@@ -115,8 +125,11 @@ class ModelStack(ABC):
 class Stack(ModelStack):
     """Linear and ReLU layers in turn."""
 
-    def __init__(self, sizes: Sequence[int], count: int, dtype: torch.dtype = torch.float32) -> None:
-        self.sizes, self.count = tuple(sizes), count
+    def __init__(
+        self, sizes: Sequence[int], count: int, dtype: torch.dtype = torch.float32
+    ) -> None:
+        self.sizes = tuple(sizes)
+        self.count = count
         pairs = list(itertools.pairwise(self.sizes))
         self.part_sizes = [n for a, b in pairs for n in (a * b, b)]
         self.theta = torch.zeros(count * sum(self.part_sizes), dtype=dtype)
@@ -134,29 +147,41 @@ class Stack(ModelStack):
 
     @classmethod
     def like(cls, module: nn.Module, count: int) -> "Stack | None":
-        """Room for `count` networks of a module's architecture; None if it is not Linear and ReLU in turn."""
-        engine, layers = Engine.of(module), flat_layers(module)
-        if engine is None or any(isinstance(m, nn.Dropout) for m in layers):  # idle when scoring, not when training
+        """Room for `count` networks of a module's architecture; None if it is not Linear and ReLU
+        in turn."""
+        engine = Engine.of(module)
+        layers = flat_layers(module)
+        # idle when scoring, not when training
+        if engine is None or any(isinstance(m, nn.Dropout) for m in layers):
             return None
         linear = [m for m in layers if isinstance(m, nn.Linear)]
-        if any(m.bias is None for m in linear) or len(set(linear)) < len(linear):  # no bias; one layer used twice
+        # no bias; one layer used twice
+        if any(m.bias is None for m in linear) or len(set(linear)) < len(linear):
             return None
         sizes = [engine.inputs, *[len(w) for w, _ in engine.weights]]
         return cls(sizes, count, engine.weights[0][0].dtype)
 
     def scores(self, x: Tensor) -> Tensor:
         w, b = self.layers[-1]
-        return torch.baddbmm(b, self.hidden(x if x.ndim == 3 else padded(x, self.block)), w)[:, : x.shape[-2]]
+        return torch.baddbmm(b, self.hidden(x if x.ndim == 3 else padded(x, self.block)), w)[
+            :, : x.shape[-2]
+        ]
 
     def gradient(self, x: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
         x = x.expand(self.count, -1, -1)
         h = self._forward([x])
-        return self._back([x], h, self._output_slope(h[-1] if h else x, labels, weights, x.shape[1]))
+        return self._back(
+            [x], h, self._output_slope(h[-1] if h else x, labels, weights, x.shape[1])
+        )
 
-    def backprop(self, x: Tensor, more: Sequence[Tensor], slope: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
-        (w, b), (gw, gb) = self.layers[-1], self.slopes[-1]
+    def backprop(
+        self, x: Tensor, more: Sequence[Tensor], slope: Callable[[Tensor], Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        w, b = self.layers[-1]
+        gw, gb = self.slopes[-1]
         rows = [x.expand(self.count, -1, -1), *more]
-        if self.sizes[0] < WIDE or len(self.layers) == 1:  # a copy costs less than products in parts
+        # a copy costs less than products in parts
+        if self.sizes[0] < WIDE or len(self.layers) == 1:
             rows = [torch.cat(rows, 1)]
         h = self._forward(rows)
         last = h[-1] if h else rows[0]
@@ -167,19 +192,23 @@ class Stack(ModelStack):
         return self._back(rows, h, torch.bmm(g, w.transpose(1, 2))), raw
 
     def _forward(self, rows: list[Tensor]) -> list[Tensor]:
-        """What each layer but the first sees, for rows (M, n_1, d), (M, n_2, d), .. one behind the other."""
+        """What each layer but the first sees, for rows (M, n_1, d), (M, n_2, d), .. one behind the
+        other."""
         buffers = self._buffers(sum(part.shape[1] for part in rows))
         for i, ((w, b), (h, _)) in enumerate(zip(self.layers, buffers, strict=False)):
             if i:
                 torch.baddbmm(b, buffers[i - 1][0], w, out=h)
             else:
-                for part, out in zip(rows, torch.split(h, [len(r[0]) for r in rows], 1), strict=True):
+                for part, out in zip(
+                    rows, torch.split(h, [len(r[0]) for r in rows], 1), strict=True
+                ):
                     torch.baddbmm(b, part, w, out=out)
             h.relu_()
         return [h for h, _ in buffers]
 
     def _back(self, rows: list[Tensor], h: list[Tensor], g: Tensor) -> Tensor:
-        """Write the gradients of all layers but the last, by that of the loss by what the last sees (M, n, h)."""
+        """Write the gradients of all layers but the last, by that of the loss by what the last sees
+        (M, n, h)."""
         buffers = self._buffers(g.shape[1])
         for i in range(len(self.layers) - 2, -1, -1):
             gw, gb = self.slopes[i]
@@ -190,7 +219,9 @@ class Stack(ModelStack):
                 g = torch.bmm(g, self.layers[i][0].transpose(1, 2), out=buffers[i - 1][1])
         if h:
             gw, _ = self.slopes[0]
-            for j, (part, each) in enumerate(zip(rows, torch.split(g, [len(r[0]) for r in rows], 1), strict=True)):
+            for j, (part, each) in enumerate(
+                zip(rows, torch.split(g, [len(r[0]) for r in rows], 1), strict=True)
+            ):
                 if j:
                     torch.baddbmm(gw, part.transpose(1, 2), each, out=gw)
                 else:
@@ -198,7 +229,9 @@ class Stack(ModelStack):
         return self.grad
 
     def ascent(self, x: Tensor, labels: Tensor) -> Tensor:
-        x, k, (w, b) = x.expand(self.count, -1, -1), self.sizes[-1], self.layers[-1]
+        x = x.expand(self.count, -1, -1)
+        k = self.sizes[-1]
+        w, b = self.layers[-1]
         h = self._forward([x])
         if k > 2:
             p = torch.softmax(torch.baddbmm(b, h[-1] if h else x, w), 2)
@@ -212,7 +245,8 @@ class Stack(ModelStack):
         return g
 
     def vjp(self, x: Tensor, shape: Sequence[int] = ()) -> tuple[Tensor, StackPullback]:
-        (w, b), hidden = self.transposed[-1], list[Tensor]()
+        w, b = self.transposed[-1]
+        hidden = list[Tensor]()
         by_row = x.stride(1) == 1 < x.shape[1]  # each row is in one piece of memory
         h = x.mT if by_row else x
         for weight, bias in (self.layers if by_row else self.transposed)[:-1]:
@@ -232,7 +266,9 @@ class Stack(ModelStack):
 
     def _output_slope(self, h: Tensor, labels: Tensor, weights: Tensor | None, n: int) -> Tensor:
         """Write the last layer's gradient; return the loss's derivative by its input (M, n, h)."""
-        (w, b), (gw, gb), k = self.layers[-1], self.slopes[-1], self.sizes[-1]
+        w, b = self.layers[-1]
+        gw, gb = self.slopes[-1]
+        k = self.sizes[-1]
         # One logit, or two of which only the difference counts: a sigmoid and half the products.
         line, bias = (w[..., 1:] - w[..., :1], b[..., 1:] - b[..., :1]) if k == 2 else (w, b)
         g = torch.baddbmm(bias, h, line)
@@ -244,8 +280,10 @@ class Stack(ModelStack):
         if k == 2:
             torch.bmm(h.transpose(1, 2), g, out=(one := torch.empty_like(line)))
             total = g.sum(1, keepdim=True)
-            gw[..., 1:], gw[..., :1] = one, -one
-            gb[..., 1:], gb[..., :1] = total, -total
+            gw[..., 1:] = one
+            gw[..., :1] = -one
+            gb[..., 1:] = total
+            gb[..., :1] = -total
             return g * line.transpose(1, 2)
         torch.bmm(h.transpose(1, 2), g, out=gw)
         torch.sum(g, 1, keepdim=True, out=gb)
@@ -261,12 +299,18 @@ class Stack(ModelStack):
     def module(self, i: int) -> nn.Sequential:
         with torch.device("meta"):
             net = mlp(self.sizes[0], self.sizes[1:-1], self.sizes[-1])
-        net.load_state_dict({name: value[i].clone() for name, value in self.state().items()}, assign=True)
+        net.load_state_dict(
+            {name: value[i].clone() for name, value in self.state().items()}, assign=True
+        )
         return net.eval()
 
     def state(self) -> Named:
         each = enumerate(self.layers)
-        return {k: v for i, (w, b) in each for k, v in ((f"{2 * i}.weight", w.mT), (f"{2 * i}.bias", b.squeeze(1)))}
+        return {
+            k: v
+            for i, (w, b) in each
+            for k, v in ((f"{2 * i}.weight", w.mT), (f"{2 * i}.bias", b.squeeze(1)))
+        }
 
     def named(self, tensors: Named) -> Named:
         """A nested Sequential names its layers otherwise, but in the same order."""
@@ -309,24 +353,35 @@ class AutogradPullback:
 
 
 class ModuleStack(ModelStack):
-    """Any torch module, through `torch.func`; one that draws random numbers or keeps statistics trains alone."""
+    """Any torch module, through `torch.func`; one that draws random numbers or keeps statistics
+    trains alone."""
 
     def __init__(self, module: nn.Module, count: int) -> None:
-        self.template, self.count = copy.deepcopy(module), count
+        self.template = copy.deepcopy(module)
+        self.count = count
         for p in self.template.parameters():
             p.requires_grad_(False)
         self.alone = count == 1
         shapes = {name: p.shape for name, p in self.template.named_parameters()}
-        require(len(shapes) > 0, f"a {type(module).__name__} has no parameters to train", ModelError)
+        if len(shapes) <= 0:
+            raise ModelError(f"a {type(module).__name__} has no parameters to train")
         self.part_sizes = [shape.numel() for shape in shapes.values()]
-        self.theta = torch.zeros(count * sum(self.part_sizes), dtype=next(self.template.parameters()).dtype)
+        self.theta = torch.zeros(
+            count * sum(self.part_sizes), dtype=next(self.template.parameters()).dtype
+        )
         self.block = row_block(min(self.part_sizes))
         parts = torch.split(self.theta, [count * n for n in self.part_sizes])
-        self.parts = {name: v.view(count, *shape) for (name, shape), v in zip(shapes.items(), parts, strict=True)}
-        self.statistics = {name: v.expand(count, *v.shape).clone() for name, v in self.template.named_buffers()}
+        self.parts = {
+            name: v.view(count, *shape)
+            for (name, shape), v in zip(shapes.items(), parts, strict=True)
+        }
+        self.statistics = {
+            name: v.expand(count, *v.shape).clone() for name, v in self.template.named_buffers()
+        }
 
     def trains_alone(self, rows: Tensor) -> bool:
-        """A module that draws from the global generator or updates buffers cannot be batched over models."""
+        """A module that draws from the global generator or updates buffers cannot be batched over
+        models."""
         if self.statistics:
             return True
         with lent_generator(0):
@@ -340,8 +395,11 @@ class ModuleStack(ModelStack):
         return each(self.parts, self.statistics, rows)[:, : x.shape[-2]]
 
     def gradient(self, x: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
-        net, m = self.template.train(), self.count
-        weights = torch.ones(1, 1, dtype=x.dtype).expand(labels.shape) if weights is None else weights
+        net = self.template.train()
+        m = self.count
+        weights = (
+            torch.ones(1, 1, dtype=x.dtype).expand(labels.shape) if weights is None else weights
+        )
 
         def loss(parts: Named, statistics: Named, rows: Tensor, y: Tensor, w: Tensor) -> Tensor:
             return (w * cross_entropy(functional_call(net, (parts, statistics), (rows,)), y)).mean()
@@ -366,17 +424,22 @@ class ModuleStack(ModelStack):
             return ((1 - 2 * y) * lead).sum()
 
         slope: Any = grad(loss)
-        return vmap(slope)(x.expand(m, *x.shape[1:]), self.parts, self.statistics, labels.expand(m, -1))
+        return vmap(slope)(
+            x.expand(m, *x.shape[1:]), self.parts, self.statistics, labels.expand(m, -1)
+        )
 
     def vjp(self, x: Tensor, shape: Sequence[int] = ()) -> tuple[Tensor, StackPullback]:
         def score(rows: Tensor) -> Tensor:
             return self._each(self._raw, self.parts, self.statistics, rows)
 
-        rows, differentiate = x.mT.contiguous(), cast(Any, vjp)
+        rows = x.mT.contiguous()
+        differentiate = cast(Any, vjp)
         raw, back = differentiate(score, rows.view(*rows.shape[:2], *shape) if len(shape) else rows)
         return raw.mT, AutogradPullback(back)
 
-    def backprop(self, x: Tensor, more: Sequence[Tensor], slope: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    def backprop(
+        self, x: Tensor, more: Sequence[Tensor], slope: Callable[[Tensor], Tensor]
+    ) -> tuple[Tensor, Tensor]:
         def one(parts: Named, statistics: Named, rows: Tensor, used: Tensor) -> Tensor:
             first = self._raw(parts, statistics, rows, training=True)
             return torch.cat([first, self._raw(parts, statistics, used)]) if len(used) else first
@@ -386,15 +449,21 @@ class ModuleStack(ModelStack):
             return (raw * slope(raw.detach())).sum(), raw
 
         by_parts: Any = grad(total, has_aux=True)
-        slopes, raw = by_parts(self.parts, self.statistics, x.expand(self.count, *x.shape[1:]), torch.cat([*more], 1))
+        slopes, raw = by_parts(
+            self.parts, self.statistics, x.expand(self.count, *x.shape[1:]), torch.cat([*more], 1)
+        )
         return torch.cat([slopes[name].reshape(-1) for name in self.parts]), raw
 
-    def _raw(self, parts: Named, statistics: Named, rows: Tensor, *, training: bool = False) -> Tensor:
+    def _raw(
+        self, parts: Named, statistics: Named, rows: Tensor, *, training: bool = False
+    ) -> Tensor:
         """(n, k) outputs of one model."""
         out = functional_call(self.template.train(training), (parts, statistics), (rows,))
         return out[:, None] if out.ndim == 1 else out
 
-    def _each(self, one: Callable[..., Tensor], parts: Named, statistics: Named, *rows: Tensor) -> Tensor:
+    def _each(
+        self, one: Callable[..., Tensor], parts: Named, statistics: Named, *rows: Tensor
+    ) -> Tensor:
         """What a function of one model's tensors and rows gives for every model."""
         if not self.alone:
             return vmap(one)(parts, statistics, *rows)
@@ -404,7 +473,9 @@ class ModuleStack(ModelStack):
     def module(self, i: int) -> nn.Module:
         net = copy.deepcopy(self.template)
         # A tensor that has two names in the module, or none in its files, is in place already.
-        net.load_state_dict({name: value[i].clone() for name, value in self.state().items()}, strict=False)
+        net.load_state_dict(
+            {name: value[i].clone() for name, value in self.state().items()}, strict=False
+        )
         return net.requires_grad_(True).eval()
 
     def state(self) -> Named:
@@ -412,7 +483,8 @@ class ModuleStack(ModelStack):
 
 
 def row_block(products: int) -> int:
-    """How many rows make a score independent of n, when a row takes this many products in the smallest layer."""
+    """How many rows make a score independent of n, when a row takes this many products in the
+    smallest layer."""
     return ROWS * -(-SMALL // (ROWS * products))
 
 
@@ -435,7 +507,9 @@ def lent_generator(seed: int) -> Generator[None]:
 def cross_entropy(raw: Tensor, y: Tensor) -> Tensor:
     """(n,) the loss of raw outputs: one logit, or one per class."""
     if raw.ndim == 1 or raw.shape[1] == 1:
-        return nn.functional.binary_cross_entropy_with_logits(raw.reshape(-1), y.to(raw.dtype), reduction="none")
+        return nn.functional.binary_cross_entropy_with_logits(
+            raw.reshape(-1), y.to(raw.dtype), reduction="none"
+        )
     return nn.functional.cross_entropy(raw, y, reduction="none")
 
 

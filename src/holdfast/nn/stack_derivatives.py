@@ -1,22 +1,23 @@
 """A stack of networks with first and second derivatives.
 
-M networks of one architecture, all parameters of one in a row of (M, P). `Leaky` has Linear layers with LeakyReLU
-between them and works by hand:
+M networks of one architecture, all parameters of one in a row of (M, P). `Leaky` has Linear layers
+with LeakyReLU between them and works by hand:
 
     h_0 = x,  a_i = h_{i-1} W_i + b_i,  h_i = s_i a_i,  s_i = 1 or `slope`,  z = a_L
     L = sum over rows of w L(z, y),   d_i = dL / da_i,   dL/dW_i = h_{i-1}' d_i,   dL/dx = d_1 W_1'
 
-Second derivatives come from Pearlmutter's R-operator, the derivative of all of the above along a direction
-p = (P_i, q_i) of the parameters; between the kinks of LeakyReLU only the loss is curved:
+Second derivatives come from Pearlmutter's R-operator, the derivative of all of the above along a
+direction p = (P_i, q_i) of the parameters; between the kinks of LeakyReLU only the loss is curved:
 
     R a_i = R h_{i-1} W_i + h_{i-1} P_i + q_i,         R h_i = s_i R a_i
     R d_L = L''(z) R z,                                R d_{i-1} = s_{i-1} (R d_i W_i' + d_i P_i')
 
-so that R{dL/dtheta} is the Hessian times p, and R{dL/dx} = R d_1 W_1' + d_1 P_1' the mixed derivative. Automatic
-differentiation through an unrolled training step, as in `AnyModule`, gives the same at several times the cost.
+so that R{dL/dtheta} is the Hessian times p, and R{dL/dx} = R d_1 W_1' + d_1 P_1' the mixed
+derivative. Automatic differentiation through an unrolled training step, as in `AnyModule`, gives
+the same at several times the cost.
 
-One output, or two, of which only the difference counts: L = (f - y)^2 with f the probability of class 1, or on
-request cross-entropy. More outputs: cross-entropy.
+One output, or two, of which only the difference counts: L = (f - y)^2 with f the probability of
+class 1, or on request cross-entropy. More outputs: cross-entropy.
 """
 
 import itertools
@@ -31,7 +32,9 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 SLOPE = 0.01
-BLOCK = 16  # hidden layers are filled up to multiples of it: products of narrow matrices are several times slower
+# hidden layers are filled up to multiples of it: products of narrow matrices are several times
+# slower
+BLOCK = 16
 Parts = list[tuple[Tensor, Tensor]]  # (W (M, a, b), b (M, 1, b)) of each layer
 Curve = Callable[[Tensor], Tensor]  # R z -> R d_L
 Loss = Literal["squared", "entropy"]  # of two classes
@@ -44,14 +47,20 @@ class Weights:
     """Parameters of M networks (M, P), and each layer's as views of them."""
 
     def __init__(self, flat: Tensor, sizes: Sequence[int] = ()) -> None:
-        self.flat, self.sizes, self.prefixes = flat, tuple(sizes), dict[int, Weights]()
+        self.flat = flat
+        self.sizes = tuple(sizes)
+        self.prefixes = dict[int, Weights]()
 
     @cached_property
     def parts(self) -> Parts:
-        out, start, m = Parts(), 0, len(self.flat)
+        out = Parts()
+        start = 0
+        m = len(self.flat)
         for a, b in itertools.pairwise(self.sizes):
             end = start + a * b
-            out.append((self.flat[:, start:end].view(m, a, b), self.flat[:, end : end + b].view(m, 1, b)))
+            out.append(
+                (self.flat[:, start:end].view(m, a, b), self.flat[:, end : end + b].view(m, 1, b))
+            )
             start = end + b
         return out
 
@@ -77,7 +86,8 @@ def block(units: int) -> int:
 
 
 class Buffers:
-    """Memory by name, kept from step to step: large tensors that are made anew cost more than what fills them."""
+    """Memory by name, kept from step to step: large tensors that are made anew cost more than what
+    fills them."""
 
     def __init__(self) -> None:
         self.held = dict[tuple[Any, ...], Tensor]()
@@ -94,24 +104,31 @@ class Buffers:
 # ---- losses of the outputs z (M, n, k), rows weighted with w (M, n, 1)
 
 
-def slope_and_curve(z: Tensor, y: Tensor, w: Tensor, loss: Loss = "squared") -> tuple[Tensor, Curve]:
-    """dL/dz, and the function from R z to R dL/dz. `y` (M, n, 1) is 0 or 1, or the number of the class."""
+def slope_and_curve(
+    z: Tensor, y: Tensor, w: Tensor, loss: Loss = "squared"
+) -> tuple[Tensor, Curve]:
+    """dL/dz, and the function from R z to R dL/dz. `y` (M, n, 1) is 0 or 1, or the number of the
+    class."""
     k = z.shape[2]
     if k > 2:
         p = torch.softmax(z, 2)
         d = (p - nn.functional.one_hot(y.squeeze(2).long(), k)).mul_(w)
         return d, lambda r: (r - (p * r).sum(2, keepdim=True)).mul_(p).mul_(w)
     f = torch.sigmoid(z if k == 1 else z[..., 1:] - z[..., :1])
-    miss, f1 = f - y, torch.addcmul(f, f, f, value=-1)
+    miss = f - y
+    f1 = torch.addcmul(f, f, f, value=-1)
     if loss == "squared":
         half = miss * (2 * w)
         d = half * f1
         curve = torch.addcmul(2 * w * f1, half, 1 - 2 * f).mul_(f1)
     else:
-        d, curve = miss * w, f1 * w
+        d = miss * w
+        curve = f1 * w
     if k == 1:
         return d, lambda r: r * curve
-    return torch.cat([-d, d], 2), lambda r: (r[..., 1:] - r[..., :1]).mul_(curve) * r.new_tensor([-1.0, 1.0])
+    return torch.cat(
+        [-d, d], 2
+    ), lambda r: (r[..., 1:] - r[..., :1]).mul_(curve) * r.new_tensor([-1.0, 1.0])
 
 
 def losses(z: Tensor, y: Tensor) -> Tensor:
@@ -140,33 +157,46 @@ class Net(ABC):
 
     @abstractmethod
     def vjp(self, theta: Weights, x: Tensor) -> tuple[Tensor, Pullback]:
-        """z, and the function from dL/dz to dL/dx; it may be called once, before the next call of `vjp`."""
+        """z, and the function from dL/dz to dL/dx; it may be called once, before the next call of
+        `vjp`."""
 
     @abstractmethod
-    def gradient(self, theta: Weights, x: Tensor, y: Tensor, w: Tensor, out: Weights, name: str) -> Any:
-        """Write dL/dtheta into `out`; returns what `mixed` needs. Rows (M, n, d), y and w (M, n, 1)."""
+    def gradient(
+        self, theta: Weights, x: Tensor, y: Tensor, w: Tensor, out: Weights, name: str
+    ) -> Any:
+        """Write dL/dtheta into `out`; returns what `mixed` needs. Rows (M, n, d), y and w (M, n,
+        1)."""
 
     @abstractmethod
-    def mixed(self, theta: Weights, along: Weights, passed: Any, columns: Columns, hessian: Weights | None) -> Tensor:
-        """R{dL/dx} (M, n, c) in some columns of x; writes the Hessian times p into `hessian` if given."""
+    def mixed(
+        self, theta: Weights, along: Weights, passed: Any, columns: Columns, hessian: Weights | None
+    ) -> Tensor:
+        """R{dL/dx} (M, n, c) in some columns of x; writes the Hessian times p into `hessian` if
+        given."""
 
 
 class Leaky(Net):
     """Linear layers with LeakyReLU between them (slope 0: ReLU), by hand.
 
-    Hidden layers have room for a multiple of 16 units. The weights of units that are not there are 0; their
-    gradients are then 0 too, so they stay 0 in training.
+    Hidden layers have room for a multiple of 16 units. The weights of units that are not there are
+    0; their gradients are then 0 too, so they stay 0 in training.
 
     Args:
         sizes: inputs, hidden units, outputs.
-        inputs: where the inputs are among columns of which there are more, for a network on top of another.
+        inputs: where the inputs are among columns of which there are more, for a network on top of
+            another.
         columns: how many there are.
     """
 
     def __init__(
-        self, sizes: Sequence[int], slope: float = SLOPE, inputs: Tensor | None = None, columns: int | None = None
+        self,
+        sizes: Sequence[int],
+        slope: float = SLOPE,
+        inputs: Tensor | None = None,
+        columns: int | None = None,
     ) -> None:
-        self.sizes, self.slope = tuple(sizes), slope
+        self.sizes = tuple(sizes)
+        self.slope = slope
         self.inputs = torch.arange(self.sizes[0]) if inputs is None else inputs
         first = self.sizes[0] if columns is None else columns
         self.padded_sizes = (first, *(block(h) for h in self.sizes[1:-1]), self.sizes[-1])
@@ -178,7 +208,8 @@ class Leaky(Net):
         return Weights(torch.zeros(count, total, dtype=dtype), self.padded_sizes)
 
     def load(self, theta: Weights, parts: Parts) -> Weights:
-        """Write weights (M, a, b) and biases (M, 1, b) of the layers as they are without filling."""
+        """Write weights (M, a, b) and biases (M, 1, b) of the layers as they are without
+        filling."""
         for i, ((w, b), (weight, bias)) in enumerate(zip(parts, theta.parts, strict=True)):
             rows, width = self._places(i)
             weight[:, rows, :width] = w
@@ -188,13 +219,18 @@ class Leaky(Net):
     def unpadded(self, theta: Weights) -> Parts:
         """What `load` takes."""
         places = [self._places(i) for i in range(len(theta.parts))]
-        return [(w[:, rows, :n], b[..., :n]) for (w, b), (rows, n) in zip(theta.parts, places, strict=True)]
+        return [
+            (w[:, rows, :n], b[..., :n])
+            for (w, b), (rows, n) in zip(theta.parts, places, strict=True)
+        ]
 
     def _places(self, i: int) -> tuple[Tensor, int]:
         """Where the inputs of layer i are, and how many outputs it has, without filling."""
         return self.inputs if i == 0 else torch.arange(self.sizes[i]), self.sizes[i + 1]
 
-    def forward(self, theta: Weights, x: Tensor, masks: Masks = (), name: str = "") -> tuple[list[Tensor], Tensor]:
+    def forward(
+        self, theta: Weights, x: Tensor, masks: Masks = (), name: str = ""
+    ) -> tuple[list[Tensor], Tensor]:
         """h_0 .. h_{L-1} and z, in memory of this name; dropout multiplies h_i with a mask."""
         h = [x]
         for i, (w, b) in enumerate(theta.parts):
@@ -206,17 +242,28 @@ class Leaky(Net):
         return h[:-1], h[-1]
 
     def backward(
-        self, theta: Weights, h: list[Tensor], d: Tensor, out: Weights | None, masks: Masks = (), name: str = ""
+        self,
+        theta: Weights,
+        h: list[Tensor],
+        d: Tensor,
+        out: Weights | None,
+        masks: Masks = (),
+        name: str = "",
     ) -> list[Tensor]:
         """d_1 .. d_L from d_L; writes dL/dtheta into `out` if given."""
-        parts, slopes = theta.parts, [d]
+        parts = theta.parts
+        slopes = [d]
         for i in range(len(parts) - 1, -1, -1):
             if out is not None:
                 gw, gb = out.parts[i]
                 torch.bmm(h[i].transpose(1, 2), d, out=gw)
                 torch.sum(d, 1, keepdim=True, out=gb)
             if i:
-                d = torch.bmm(d, parts[i][0].transpose(1, 2), out=self._buffer((name, "d", i), d, self.padded_sizes[i]))
+                d = torch.bmm(
+                    d,
+                    parts[i][0].transpose(1, 2),
+                    out=self._buffer((name, "d", i), d, self.padded_sizes[i]),
+                )
                 d = self._kinked(d.mul_(masks[i - 1]) if masks else d, h[i])
                 slopes.insert(0, d)
         return slopes
@@ -237,21 +284,41 @@ class Leaky(Net):
         h, z = self.forward(theta, x, masks, "vjp")
 
         def pull(d: Tensor) -> Tensor:
-            return torch.bmm(self.backward(theta, h, d, None, masks, "vjp")[0], theta.parts[0][0].transpose(1, 2))
+            return torch.bmm(
+                self.backward(theta, h, d, None, masks, "vjp")[0], theta.parts[0][0].transpose(1, 2)
+            )
 
         return z, pull
 
     def gradient(
-        self, theta: Weights, x: Tensor, y: Tensor, w: Tensor, out: Weights, name: str, masks: Masks = (),
+        self,
+        theta: Weights,
+        x: Tensor,
+        y: Tensor,
+        w: Tensor,
+        out: Weights,
+        name: str,
+        masks: Masks = (),
         loss: Loss = "squared",
-    ) -> Pass:  # fmt: skip
+    ) -> Pass:
         h, z = self.forward(theta, x, masks, name)
         d, curve = slope_and_curve(z, y, w, loss)
         return Pass(h, self.backward(theta, h, d, out, masks, name), curve, name)
 
-    def mixed(self, theta: Weights, along: Weights, passed: Pass, columns: Columns, hessian: Weights | None) -> Tensor:
-        parts, p, last = theta.parts, along.parts, len(theta.parts) - 1
-        moved, r = list[Tensor](), torch.empty(0)  # R h_1 .., and R h_0 = 0
+    def mixed(
+        self,
+        theta: Weights,
+        along: Weights,
+        passed: Pass,
+        columns: Columns,
+        hessian: Weights | None,
+    ) -> Tensor:
+        last = len(theta.parts) - 1
+        p = along.parts
+        parts = theta.parts
+        # R h_1 .., and R h_0 = 0
+        moved = list[Tensor]()
+        r = torch.empty(0)
         for i, (dw, db) in enumerate(p):
             h = passed.inputs[i]
             r_a = torch.baddbmm(db, h, dw, out=self._buffer(("r", i), h, dw.shape[2]))
@@ -261,7 +328,9 @@ class Leaky(Net):
             moved.append(r)
         r_d = passed.curve(r)
         for i in range(last, -1, -1):
-            d, h, (w, _) = passed.slopes[i], passed.inputs[i], parts[i]
+            d = passed.slopes[i]
+            h = passed.inputs[i]
+            w, _ = parts[i]
             if hessian is not None:
                 gw, gb = hessian.parts[i]
                 torch.bmm(h.transpose(1, 2), r_d, out=gw)
@@ -311,16 +380,22 @@ class AnyModule(Net):
             z = self.scores(theta, rows)
         return z.detach(), lambda d: torch.autograd.grad(z, rows, d)[0]
 
-    def gradient(self, theta: Weights, x: Tensor, y: Tensor, w: Tensor, out: Weights, name: str) -> Any:
+    def gradient(
+        self, theta: Weights, x: Tensor, y: Tensor, w: Tensor, out: Weights, name: str
+    ) -> Any:
         out.flat.copy_(vmap(cast(Any, grad(self._loss)))(theta.flat, x, y, w))
         return x, y, w
 
-    def mixed(self, theta: Weights, along: Weights, passed: Any, columns: Columns, hessian: Weights | None) -> Tensor:
+    def mixed(
+        self, theta: Weights, along: Weights, passed: Any, columns: Columns, hessian: Weights | None
+    ) -> Tensor:
         def directed(flat: Tensor, rows: Tensor, p: Tensor, y: Tensor, w: Tensor) -> Tensor:
-            first: Any = grad(self._loss)  # not jvp: its first use has torch warn of what it does itself
+            # not jvp: its first use has torch warn of what it does itself
+            first: Any = grad(self._loss)
             return (first(flat, rows, y, w) * p).sum()
 
-        (x, y, w), slope = passed, cast(Any, grad(directed, argnums=(0, 1)))
+        x, y, w = passed
+        slope = cast(Any, grad(directed, argnums=(0, 1)))
         by_theta, by_x = vmap(slope)(theta.flat, x, along.flat, y, w)
         if hessian is not None:
             hessian.flat.copy_(by_theta)

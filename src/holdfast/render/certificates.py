@@ -19,8 +19,12 @@ def models_meant(families: Sequence[str]) -> str:
 
 
 def level(hold: float, confidence: float, families: Sequence[str]) -> str:
-    """'holds for at least 95% of models trained on new data of the same kind, with 95% confidence'"""
-    return f"holds for at least {100 * hold:g}% of {models_meant(families)}, with {100 * confidence:g}% confidence"
+    """'holds for at least 95% of models trained on new data of the same kind, with 95%
+    confidence'"""
+    return (
+        f"holds for at least {100 * hold:g}% of {models_meant(families)}, with "
+        f"{100 * confidence:g}% confidence"
+    )
 
 
 def covers(families: Sequence[str]) -> str:
@@ -35,11 +39,20 @@ def covers(families: Sequence[str]) -> str:
 def judges(families: Sequence[str], spread: float) -> str:
     """What the judges are, in a sentence; '' of those that need none."""
     if "stretch" in families:
-        how = f"models of rows drawn again from the training table, led {spread:.3g} times as far from the model in use"
+        how = (
+            f"models of rows drawn again from the training table, led {spread:.3g} times as far "
+            "from the model in use"
+        )
         return f"The judges are {how}: as far as models of new data lie from it."
     if "fresh" in families:
-        how = f"fewer rows drawn from the training table, one for every {spread**2:.3g} that there are"
-        return f"The judges are models of {how}: they lie as far from the model in use as models of new data."
+        how = (
+            f"fewer rows drawn from the training table, one for every {spread**2:.3g} that there "
+            "are"
+        )
+        return (
+            f"The judges are models of {how}: they lie as far from the model in use as models of "
+            "new data."
+        )
     return ""
 
 

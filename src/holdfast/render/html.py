@@ -1,4 +1,5 @@
-"""Answers as HTML: a table for notebooks, and a report in one file that needs neither network nor server."""
+"""Answers as HTML: a table for notebooks, and a report in one file that needs neither network nor
+server."""
 
 import re
 from dataclasses import dataclass
@@ -11,8 +12,15 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from holdfast.errors import optional
-from holdfast.render.charts.theme import MOST_BARS, MOST_DOTS, changed_features, cost_confidence, row_names, to_svg
+from holdfast._core.checks import optional
+from holdfast.render.charts.theme import (
+    MOST_BARS,
+    MOST_DOTS,
+    changed_features,
+    cost_confidence,
+    row_names,
+    to_svg,
+)
 from holdfast.render.sentences import Ints, headings, joined, moves, sentences
 from holdfast.schema.feature import Mask
 from holdfast.target import IntervalTarget, Status
@@ -51,34 +59,52 @@ class Line:
 
 
 def changes_table(cfs: "Counterfactuals", most: int = 50) -> str:
-    """Only what changes, as an HTML fragment: a column per feature that changes in one of the `most` first rows."""
-    lines, order = table_lines(cfs, np.arange(min(len(cfs), most))), headings(cfs.schema.features)
+    """Only what changes, as an HTML fragment: a column per feature that changes in one of the
+    `most` first rows."""
+    lines = table_lines(cfs, np.arange(min(len(cfs), most)))
+    order = headings(cfs.schema.features)
     used = {name for line in lines for name in line.cells}
     return render(
-        "changes.html", lines=lines, columns=[name for name in order if name in used], several=several_each(cfs),
-        outcome="estimate" if cfs.is_regression else "confidence", summary=cfs.summary(), total=len(cfs),
-    )  # fmt: skip
+        "changes.html",
+        lines=lines,
+        columns=[name for name in order if name in used],
+        several=several_each(cfs),
+        outcome="estimate" if cfs.is_regression else "confidence",
+        summary=cfs.summary(),
+        total=len(cfs),
+    )
 
 
 def write_report(cfs: "Counterfactuals", path: str | Path) -> Path:
     """Write the whole story of a run to one self-contained HTML file; needs the `plot` extra."""
     for module in ("altair", "vl_convert"):  # before any work
         optional(module, "plot")
-    found, open_ = np.flatnonzero(cfs.found), np.flatnonzero(cfs.failed)
+    found = np.flatnonzero(cfs.found)
+    open_ = np.flatnonzero(cfs.failed)
     accepted = np.flatnonzero(cfs.answered)  # fragile ones too: their sentence says so
     answered = table_lines(cfs, accepted[:MOST_ROWS], words=True)
     used = {name for line in answered for name in line.cells}
     return write_page(
-        Path(path), "report.html", headline=headline(cfs), figures=figures(cfs), several=several_each(cfs),
+        Path(path),
+        "report.html",
+        headline=headline(cfs),
+        figures=figures(cfs),
+        several=several_each(cfs),
         outcome="estimate" if cfs.is_regression else "confidence",
         scatter=inline_svg(to_svg(cost_confidence(cfs))) if len(found) else None,
         bars=inline_svg(to_svg(changed_features(cfs))) if len(found) else None,
-        dots=min(len(found), MOST_DOTS), bars_left_out=len(moves(cfs, cfs.found)) > MOST_BARS, most_bars=MOST_BARS,
-        found=len(found), answers=len(accepted), answered=answered,
+        dots=min(len(found), MOST_DOTS),
+        bars_left_out=len(moves(cfs, cfs.found)) > MOST_BARS,
+        most_bars=MOST_BARS,
+        found=len(found),
+        answers=len(accepted),
+        answered=answered,
         features=[name for name in headings(cfs.schema.features) if name in used],
-        open=len(open_), unanswered=table_lines(cfs, open_[:MOST_ROWS]),
-        met=some_names(cfs, np.flatnonzero(cfs.status_codes == Status.ALREADY_MET)), provenance=provenance(cfs.run),
-    )  # fmt: skip
+        open=len(open_),
+        unanswered=table_lines(cfs, open_[:MOST_ROWS]),
+        met=some_names(cfs, np.flatnonzero(cfs.status_codes == Status.ALREADY_MET)),
+        provenance=provenance(cfs.run),
+    )
 
 
 # ---- what the pages say
@@ -88,11 +114,14 @@ def headline(cfs: "Counterfactuals") -> str:
     """One line: how many rows can get what, and by how many changes."""
     if not len(cfs):
         return "No rows were asked about."
-    total, found = len(np.unique(cfs.source)), cfs.found
+    total = len(np.unique(cfs.source))
+    found = cfs.found
     answered = len(np.unique(cfs.source[found]))
     met = len(np.unique(cfs.source[cfs.status_codes == Status.ALREADY_MET]))
     wanted = shortened(cfs.run.target, 60)
-    text = f"{answered:,} of {total:,} row{'s' * (total != 1)} can get the wanted outcome ({wanted})"
+    text = (
+        f"{answered:,} of {total:,} row{'s' * (total != 1)} can get the wanted outcome ({wanted})"
+    )
     text += f", {met:,} ha{'s' if met == 1 else 've'} it already" if met else ""
     if not found.any():
         return text + "."
@@ -102,30 +131,45 @@ def headline(cfs: "Counterfactuals") -> str:
 
 def figures(cfs: "Counterfactuals") -> list[tuple[str, str, str]]:
     """(name, number, small print) at a glance."""
-    n, found = len(cfs), cfs.found
+    n = len(cfs)
+    found = cfs.found
     rows = len(np.unique(cfs.source))
     if isinstance(cfs.goal, IntervalTarget):
         kept = cfs.estimate.to_numpy()[found]
         mean = cfs.goal.numbers([float(kept.mean())])[0] if len(kept) else "n/a"
         outcome = "Mean estimate", mean, "by the model, of the answers"
     else:
-        outcome = "Mean confidence", middle(cfs.confidence, found, "mean", ".1%"), "in the wanted outcome"
+        outcome = (
+            "Mean confidence",
+            middle(cfs.confidence, found, "mean", ".1%"),
+            "in the wanted outcome",
+        )
     return [
         ("Rows", f"{rows:,}", f"{n:,} answers sought" if several_each(cfs) else "asked about"),
         *by_status(cfs, "answers" if several_each(cfs) else "rows"),
         ("Median cost", middle(cfs.cost("l1"), found, "median", ".2f"), "sum of encoded changes"),
         ("Median changes", middle(cfs.cost("l0"), found, "median", "g"), "features per answer"),
         outcome,
-        ("Time", f"{cfs.run.seconds:.2f} s", f"{1e3 * cfs.run.seconds / n:.2g} ms per row" if n else ""),
+        (
+            "Time",
+            f"{cfs.run.seconds:.2f} s",
+            f"{1e3 * cfs.run.seconds / n:.2g} ms per row" if n else "",
+        ),
     ]
 
 
 def by_status(cfs: "Answers", kind: str) -> list[tuple[str, str, str]]:
     """How many were found, already met and so on."""
     counts = {s: int((cfs.status_codes == s).sum()) for s in Status}
-    share = {s: f"{count / len(cfs):.0%} of {kind}" if len(cfs) else "" for s, count in counts.items()}
+    share = {
+        s: f"{count / len(cfs):.0%} of {kind}" if len(cfs) else "" for s, count in counts.items()
+    }
     usual = (Status.FOUND, Status.ALREADY_MET, Status.NOT_FOUND)
-    return [(s.words.capitalize(), f"{counts[s]:,}", share[s]) for s in Status if s in usual or counts[s]]
+    return [
+        (s.words.capitalize(), f"{counts[s]:,}", share[s])
+        for s in Status
+        if s in usual or counts[s]
+    ]
 
 
 def middle(values: "pd.Series[float]", found: Mask, how: str, style: str) -> str:
@@ -137,24 +181,42 @@ def middle(values: "pd.Series[float]", found: Mask, how: str, style: str) -> str
 def provenance(run: "Run", about: str = "Schema fingerprint") -> list[tuple[str, str]]:
     """Enough to get the answers again."""
     entries = [
-        ("Method", run.method), ("Settings", run.settings), ("Target", run.target), ("Seed", str(run.seed)),
-        ("Model fingerprint", run.model), (about, run.schema), ("Holdfast version", run.version),
+        ("Method", run.method),
+        ("Settings", run.settings),
+        ("Target", run.target),
+        ("Seed", str(run.seed)),
+        ("Model fingerprint", run.model),
+        (about, run.schema),
+        ("Holdfast version", run.version),
         ("Created", run.created),
-    ]  # fmt: skip
+    ]
     return [(name, shortened(value, MOST_LETTERS)) for name, value in entries]
 
 
 def table_lines(cfs: "Counterfactuals", rows: Ints, *, words: bool = False) -> list[Line]:
     """The rows of these numbers as strings; with `words` also their cost and sentence."""
-    names, answers, cells = row_names(cfs.after.index[rows]), _answers(cfs), _cells(cfs, rows)
+    names = row_names(cfs.after.index[rows])
+    answers = _answers(cfs)
+    cells = _cells(cfs, rows)
     confidence: list[float] = cfs.goal.confidence(cfs.scores).numpy().tolist()
-    shares, blank = [f"{p:.1%}" for p in confidence], [""] * len(cfs)
+    shares = [f"{p:.1%}" for p in confidence]
+    blank = [""] * len(cfs)
     outcome = cfs.goal.numbers(confidence) if isinstance(cfs.goal, IntervalTarget) else shares
     cost = [f"{value:.2f}" for value in cfs.cost("l1")] if words else blank
     in_words = sentences(cfs).tolist() if words else blank
-    status, numbers = [Status(int(c)).words for c in cfs.status_codes], cast(list[int], rows.tolist())
+    status = [Status(int(c)).words for c in cfs.status_codes]
+    numbers = cast(list[int], rows.tolist())
     return [
-        Line(name, answers[i], status[i], cfs.reasons[i], outcome[i], cells.get(i, {}), cost[i], in_words[i])
+        Line(
+            name,
+            answers[i],
+            status[i],
+            cfs.reasons[i],
+            outcome[i],
+            cells.get(i, {}),
+            cost[i],
+            in_words[i],
+        )
         for name, i in zip(names, numbers, strict=True)
     ]
 
@@ -167,9 +229,13 @@ def _cells(cfs: "Counterfactuals", rows: Ints) -> dict[int, dict[str, Cell]]:
     ways = {1: "raised", -1: "lowered", 0: "switched"}
     changes: list[tuple[int, float, Cell]] = []
     for m in moves(cfs, wanted & cfs.answered):
-        values = zip(m.rows.tolist(), m.size.tolist(), m.before, m.after, m.way.tolist(), strict=True)
+        values = zip(
+            m.rows.tolist(), m.size.tolist(), m.before, m.after, m.way.tolist(), strict=True
+        )
         head = heads[m.feature.name]
-        changes += [(i, -size, Cell(head, was, now, m.unit, ways[way])) for i, size, was, now, way in values]
+        changes += [
+            (i, -size, Cell(head, was, now, m.unit, ways[way])) for i, size, was, now, way in values
+        ]
     out: dict[int, dict[str, Cell]] = {}
     for i, _, cell in sorted(changes, key=lambda change: change[:2]):
         out.setdefault(i, {})[cell.feature] = cell
@@ -186,16 +252,22 @@ def _answers(cfs: "Counterfactuals") -> list[str]:
     if not several_each(cfs):
         return [""] * len(cfs)
     groups = pd.Series(cfs.source).groupby(cfs.source)
-    place, count = groups.cumcount() + 1, groups.transform("size")
+    place = groups.cumcount() + 1
+    count = groups.transform("size")
     return [f"{i} of {k}" for i, k in zip(place, count, strict=True)]
 
 
 def some_names(cfs: "Counterfactuals", rows: Ints) -> str:
     """'row 3', 'rows 3 and 17', 'rows 3, 5, 7 and 9 more'."""
-    first = rows[np.unique(cfs.source[rows], return_index=True)[1]]  # one of each row's answers is enough
+    # one of each row's answers is enough
+    first = rows[np.unique(cfs.source[rows], return_index=True)[1]]
     names = row_names(cfs.after.index[np.sort(first)[:MOST_NAMES]])
     rest = len(first) - len(names)
-    return f"row{'s' * (len(first) > 1)} {joined([*names, *([f'{rest:,} more'] if rest else [])])}" if names else ""
+    return (
+        f"row{'s' * (len(first) > 1)} {joined([*names, *([f'{rest:,} more'] if rest else [])])}"
+        if names
+        else ""
+    )
 
 
 def shortened(text: str, letters: int) -> str:
@@ -209,7 +281,13 @@ def shortened(text: str, letters: int) -> str:
 @cache
 def _templates() -> Environment:
     loader = PackageLoader("holdfast.render")
-    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return Environment(
+        loader=loader,
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
 
 
 def render(template: str, **values: object) -> str:
@@ -228,6 +306,13 @@ def write_page(path: Path, template: str, **values: object) -> Path:
 def inline_svg(svg: str) -> Markup:
     """A chart to put inside a page: its marks get native tooltips, and its size follows the page.
 
-    Vega writes what a mark says into its aria-label, escaped for an attribute, which is safe as text too.
+    Vega writes what a mark says into its aria-label, escaped for an attribute, which is safe as
+    text too.
     """
-    return Markup(re.sub(r'(<path aria-label="([^"]*)"[^>]*?)(?:/>|></path>)', r"\1><title>\2</title></path>", svg))
+    return Markup(
+        re.sub(
+            r'(<path aria-label="([^"]*)"[^>]*?)(?:/>|></path>)',
+            r"\1><title>\2</title></path>",
+            svg,
+        )
+    )

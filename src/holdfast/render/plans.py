@@ -1,7 +1,7 @@
 """Plans for people: a page in one file, a table for notebooks, and one for terminals.
 
-All of them show only what changes, what it costs, how many retrained models accept it, and whether that is certified;
-people without a plan that holds stay in, with the reason.
+All of them show only what changes, what it costs, how many retrained models accept it, and whether
+that is certified; people without a plan that holds stay in, with the reason.
 """
 
 import io
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from holdfast.errors import optional
+from holdfast._core.checks import optional
 from holdfast.render import certificates
 from holdfast.render.charts.audit import survival_cost
 from holdfast.render.charts.theme import MOST_BARS, MOST_DOTS, changed_features, to_svg
@@ -37,8 +37,12 @@ if TYPE_CHECKING:
     from holdfast.counterfactuals import Counterfactuals
     from holdfast.plans import Plans
 
-UNLUCKY = ("The confidence is over training tables too: a table that is unlucky is unlucky for many plans at once.",)
-CERTIFIED = {True: "certified", False: "not certified", None: ""}  # None: too few models for any certificate
+UNLUCKY = (
+    "The confidence is over training tables too: a table that is unlucky is unlucky for many "
+    "plans at once.",
+)
+# None: too few models for any certificate
+CERTIFIED = {True: "certified", False: "not certified", None: ""}
 
 
 @dataclass(frozen=True)
@@ -66,25 +70,48 @@ class PlanLine:
 
 
 def write_plans(plans: "Plans", path: Path) -> Path:
-    """Write plans, costs, survival and certificates to one self-contained HTML file; needs the `plot` extra."""
+    """Write plans, costs, survival and certificates to one self-contained HTML file; needs the
+    `plot` extra."""
     for module in ("altair", "vl_convert"):  # before any work
         optional(module, "plot")
-    cfs, codes = plans.cfs, plans.cfs.status_codes
-    found, fragile, open_ = (np.flatnonzero(m) for m in (cfs.found, codes == Status.FRAGILE, cfs.failed))
-    holding, shaky, without = (plan_lines(plans, rows[:MOST_ROWS]) for rows in (found, fragile, open_))
+    codes = plans.cfs.status_codes
+    cfs = plans.cfs
+    found = np.flatnonzero(cfs.found)
+    fragile = np.flatnonzero(codes == Status.FRAGILE)
+    open_ = np.flatnonzero(cfs.failed)
+    holding = plan_lines(plans, found[:MOST_ROWS])
+    shaky = plan_lines(plans, fragile[:MOST_ROWS])
+    without = plan_lines(plans, open_[:MOST_ROWS])
     used = {cell.feature for person in holding for cell in person.cells}
     answered = int(cfs.answered.sum())
-    dots = survival_cost(plans.audit, at_least=plans.hold, confidence=plans.confidence, norm="weighted")
+    dots = survival_cost(
+        plans.audit, at_least=plans.hold, confidence=plans.confidence, norm="weighted"
+    )
     return write_page(
-        path, "plans.html", headline=headline(plans), figures=figures(plans), several=several_each(cfs),
-        scatter=inline_svg(to_svg(dots)) if answered else None, answered=answered, dots=min(answered, MOST_DOTS),
+        path,
+        "plans.html",
+        headline=headline(plans),
+        figures=figures(plans),
+        several=several_each(cfs),
+        scatter=inline_svg(to_svg(dots)) if answered else None,
+        answered=answered,
+        dots=min(answered, MOST_DOTS),
         bars=inline_svg(to_svg(changed_features(cfs))) if len(found) else None,
-        bars_left_out=len(moves(cfs, cfs.found)) > MOST_BARS, most_bars=MOST_BARS,
-        holding=holding, found=len(found), features=[n for n in headings(cfs.schema.features) if n in used],
-        shaky=shaky, fragile=len(fragile), without=without, open=len(open_), hold=plans.hold,
-        start=bar_start(plans), met=some_names(cfs, np.flatnonzero(codes == Status.ALREADY_MET)),
-        checked=checked(plans), provenance=provenance(cfs.run),
-    )  # fmt: skip
+        bars_left_out=len(moves(cfs, cfs.found)) > MOST_BARS,
+        most_bars=MOST_BARS,
+        holding=holding,
+        found=len(found),
+        features=[n for n in headings(cfs.schema.features) if n in used],
+        shaky=shaky,
+        fragile=len(fragile),
+        without=without,
+        open=len(open_),
+        hold=plans.hold,
+        start=bar_start(plans),
+        met=some_names(cfs, np.flatnonzero(codes == Status.ALREADY_MET)),
+        checked=checked(plans),
+        provenance=provenance(cfs.run),
+    )
 
 
 def plans_table(plans: "Plans", most: int = 50) -> str:
@@ -129,7 +156,8 @@ def plans_text(plans: "Plans", most: int, width: int) -> str:
 
 def headline(plans: "Plans") -> str:
     """One line: how many people have a plan that holds, and what is certified."""
-    people, found = _people(plans.cfs, np.ones(len(plans), bool)), _people(plans.cfs, plans.found)
+    people = _people(plans.cfs, np.ones(len(plans), bool))
+    found = _people(plans.cfs, plans.found)
     if not people:
         return "No people were asked about."
     met = _people(plans.cfs, plans.cfs.status_codes == Status.ALREADY_MET)
@@ -143,35 +171,65 @@ def headline(plans: "Plans") -> str:
         return f"{text}; there are too few retrained models for certificates."
     certified = int(plans.certified.to_numpy().sum())
     each = certificates.level(plans.hold, plans.confidence, plans.audit.families)
-    return f"{text}; {certified:,} plan{'s are' if certified != 1 else ' is'} certified: each {each}."
+    return (
+        f"{text}; {certified:,} plan{'s are' if certified != 1 else ' is'} certified: each {each}."
+    )
 
 
 def figures(plans: "Plans") -> list[tuple[str, str, str]]:
     """(name, number, small print) at a glance."""
-    cfs, codes, n = plans.cfs, plans.cfs.status_codes, len(plans)
+    n = len(plans)
+    codes = plans.cfs.status_codes
+    cfs = plans.cfs
     count = {s: int((codes == s).sum()) for s in Status}
     share = {s: f"{count[s] / n:.0%}" if n else "" for s in Status}
-    proved = f"{count[Status.IMPOSSIBLE]:,} proved impossible" if count[Status.IMPOSSIBLE] else "nothing within reach"
-    met, needed = count[Status.ALREADY_MET], len(plans.audit.held)
+    proved = (
+        f"{count[Status.IMPOSSIBLE]:,} proved impossible"
+        if count[Status.IMPOSSIBLE]
+        else "nothing within reach"
+    )
+    met = count[Status.ALREADY_MET]
+    needed = len(plans.audit.held)
     certified = "n/a" if too_few(plans) else f"{int(plans.certified.sum()):,}"
     level = f"{100 * plans.hold:g}% of models, each {100 * plans.confidence:g}% sure"
     together = plans.together()
-    every = f"all at once at least {certificates.rounded_down(together)}" if together == together else ""
+    every = (
+        f"all at once at least {certificates.rounded_down(together)}"
+        if together == together
+        else ""
+    )
     return [
-        ("People", f"{_people(cfs, np.ones(n, bool)):,}", f"{met:,} have it already" if met else "asked about"),
-        ("Plans that hold", f"{count[Status.FOUND]:,}", f"{share[Status.FOUND]} by the guiding models" if n else ""),
+        (
+            "People",
+            f"{_people(cfs, np.ones(n, bool)):,}",
+            f"{met:,} have it already" if met else "asked about",
+        ),
+        (
+            "Plans that hold",
+            f"{count[Status.FOUND]:,}",
+            f"{share[Status.FOUND]} by the guiding models" if n else "",
+        ),
         ("Certified", certified, f"{level}{'; ' * bool(every)}{every}"),
         ("Fragile", f"{count[Status.FRAGILE]:,}", "too few models accept"),
         ("No plan", f"{count[Status.NOT_FOUND] + count[Status.IMPOSSIBLE]:,}", proved),
-        ("Median cost", middle(cfs.cost("weighted"), cfs.found, "median", ".2f"), "sum of weighted changes"),
-        ("Mean survival", middle(plans.survival, cfs.found, "mean", ".1%"), "share of models that accept"),
+        (
+            "Median cost",
+            middle(cfs.cost("weighted"), cfs.found, "median", ".2f"),
+            "sum of weighted changes",
+        ),
+        (
+            "Mean survival",
+            middle(plans.survival, cfs.found, "mean", ".1%"),
+            "share of models that accept",
+        ),
         ("Judges", f"{needed:,}", "models that had no part in the search"),
-    ]  # fmt: skip
+    ]
 
 
 def checked(plans: "Plans") -> list[str]:
     """How the plans were found and put to the test, in sentences."""
-    cfs, models = plans.cfs, len(plans.audit.held)
+    cfs = plans.cfs
+    models = len(plans.audit.held)
     guides = len(cfs.run.guided_by)
     out = [f"The search was guided by {guides:,} retrained models."] if guides else []
     judged = f"Every plan was then put before {models:,} judges, which had no part in finding it"
@@ -181,7 +239,11 @@ def checked(plans: "Plans") -> list[str]:
         out.append(what)
     like = plans.likeness
     if like is not None and like.alike:
-        middle = "trained again on the same rows a model lies" if like.made_again else "their middle lies"
+        middle = (
+            "trained again on the same rows a model lies"
+            if like.made_again
+            else "their middle lies"
+        )
         near = f"{middle} {like.distance:.2g} deviations of retraining away from it"
         out.append(f"The retrained models are made as the model in use was: {near}.")
     return [*out, plans.words(), *UNLUCKY[: not too_few(plans) and bool(plans.certified.any())]]
@@ -200,12 +262,17 @@ def bar_start(plans: "Plans") -> float:
 
 def plan_lines(plans: "Plans", rows: Ints) -> list[PlanLine]:
     """The people of these row numbers as strings."""
-    cfs, audit = plans.cfs, plans.audit
+    cfs = plans.cfs
+    audit = plans.audit
     cost, held, models = cfs.cost("weighted").to_numpy(), audit.held.sum(0), len(audit.held)
     bounds = plans.bound.tolist()
-    certified: Sequence[bool | None] = [None] * len(cfs) if too_few(plans) else plans.certified.tolist()
+    certified: Sequence[bool | None] = (
+        [None] * len(cfs) if too_few(plans) else plans.certified.tolist()
+    )
     words: list[str] = sentences(cfs).tolist()
-    answered, out, numbers = cfs.answered.tolist(), list[PlanLine](), cast(list[int], rows.tolist())
+    answered = cfs.answered.tolist()
+    out = list[PlanLine]()
+    numbers = cast(list[int], rows.tolist())
     for i, line in zip(numbers, table_lines(cfs, rows), strict=True):
         there = bool(answered[i])
         out.append(

@@ -1,4 +1,5 @@
-"""PNG files from arrays, with nothing but zlib: exact to the pixel, and no plotting library is needed."""
+"""PNG files from arrays, with nothing but zlib: exact to the pixel, and no plotting library is
+needed."""
 
 import base64
 import struct
@@ -31,10 +32,19 @@ def encoded(pixels: Bytes) -> Png:
     lines = np.insert(np.ascontiguousarray(pixels).reshape(height, -1), 0, 0, axis=1)
 
     def chunk(kind: bytes, content: bytes) -> bytes:
-        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+        return (
+            struct.pack(">I", len(content))
+            + kind
+            + content
+            + struct.pack(">I", zlib.crc32(kind + content))
+        )
 
     head = struct.pack(">IIBBBBB", width, height, 8, colour, 0, 0, 0)  # 8 bits
-    parts = chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(lines.tobytes(), 9)) + chunk(b"IEND", b"")
+    parts = (
+        chunk(b"IHDR", head)
+        + chunk(b"IDAT", zlib.compress(lines.tobytes(), 9))
+        + chunk(b"IEND", b"")
+    )
     return Png(b"\x89PNG\r\n\x1a\n" + parts)
 
 
@@ -44,6 +54,6 @@ def to_bytes(image: NDArray[Any]) -> Bytes:
 
 
 def png(image: NDArray[Any], *, zoom: int = 4) -> Png:
-    """A grey (height, width) or coloured (height, width, 3) image of numbers from 0 (black) to 1 as a PNG file, each
-    pixel a square of `zoom` by `zoom`: viewers would blur it."""
+    """A grey (height, width) or coloured (height, width, 3) image of numbers from 0 (black) to 1 as
+    a PNG file, each pixel a square of `zoom` by `zoom`: viewers would blur it."""
     return encoded(to_bytes(image).repeat(zoom, axis=0).repeat(zoom, axis=1))

@@ -2,11 +2,13 @@
 
     Raise savings from 200 to 1,150 and shorten the loan from 36 to 24 months.
 
-A number that was missing is filled in: "fill in income: 4,200 (was missing)". For a regression model the sentence ends
-in what becomes of the estimate: "... : the model's estimate rises from 212,000 to 251,300."
+A number that was missing is filled in: "fill in income: 4,200 (was missing)". For a regression
+model the sentence ends in what becomes of the estimate: "... : the model's estimate rises from
+212,000 to 251,300."
 
-Numbers are rounded for people. An answer often lies just past the point where the decision turns, so the number to
-reach is rounded away from the person's own: rounded the other way, half of all sentences would fall short.
+Numbers are rounded for people. An answer often lies just past the point where the decision turns,
+so the number to reach is rounded away from the person's own: rounded the other way, half of all
+sentences would fall short.
 """
 
 import math
@@ -29,11 +31,14 @@ if TYPE_CHECKING:
 Ints = npt.NDArray[np.int64]
 
 CURRENCIES = ("$", "€", "£", "¥", "₹")
-MISSING, EMPTY = "missing", "(empty)"
+MISSING = "missing"
+EMPTY = "(empty)"
 ATTACHED = ("%", "°", "‰")
-# A level that reads well without quotation marks: up to four plain words, none of which could belong to the sentence.
+# A level that reads well without quotation marks: up to four plain words, none of which could
+# belong to the sentence.
 PLAIN_LEVEL = re.compile(
-    r"(?!.*\b(?:and|at|by|for|from|in|of|on|or|to|with)\b)[\w.+%-]*\w[\w.+%-]*(?: [\w.+%-]+){0,3}", re.IGNORECASE
+    r"(?!.*\b(?:and|at|by|for|from|in|of|on|or|to|with)\b)[\w.+%-]*\w[\w.+%-]*(?: [\w.+%-]+){0,3}",
+    re.IGNORECASE,
 )
 
 
@@ -51,21 +56,29 @@ class Moves:
 
     @property
     def unit(self) -> str:
-        """What follows the number to reach: ' months', or nothing where the numbers carry their unit."""
+        """What follows the number to reach: ' months', or nothing where the numbers carry their
+        unit."""
         f = self.feature
-        bare = f.is_category or f.kind == "boolean" or not f.unit or f.unit in (*CURRENCIES, *ATTACHED)
+        bare = (
+            f.is_category or f.kind == "boolean" or not f.unit or f.unit in (*CURRENCIES, *ATTACHED)
+        )
         return "" if bare else f" {f.unit}"
 
     def phrases(self) -> list[str]:
         """One clause per answer: 'shorten the loan from 36 to 24 months'."""
-        f, unit = self.feature, self.unit
+        f = self.feature
+        unit = self.unit
         verb = {1: f.verbs[0], -1: f.verbs[1], 0: "change"}
         name = label(f)
         pairs = zip(self.before, self.after, strict=True)
         pairs = (_quoted(*pair) for pair in pairs) if f.levels else pairs
         return [
-            f"fill in {name}: {now}{unit} (was missing)" if filled else f"{verb[way]} {name} from {was} to {now}{unit}"
-            for way, filled, (was, now) in zip(self.way.tolist(), self.was_missing.tolist(), pairs, strict=True)
+            f"fill in {name}: {now}{unit} (was missing)"
+            if filled
+            else f"{verb[way]} {name} from {was} to {now}{unit}"
+            for way, filled, (was, now) in zip(
+                self.way.tolist(), self.was_missing.tolist(), pairs, strict=True
+            )
         ]
 
 
@@ -82,7 +95,10 @@ def heading(feature: Feature) -> str:
 def headings(features: Sequence[Feature]) -> list[str]:
     """One heading per feature; where two would be the same, the names tell them apart."""
     names = [heading(f) for f in features]
-    return [h if names.count(h) == 1 else f"{h} ({f.name})" for h, f in zip(names, features, strict=True)]
+    return [
+        h if names.count(h) == 1 else f"{h} ({f.name})"
+        for h, f in zip(names, features, strict=True)
+    ]
 
 
 def sentences(cfs: "Counterfactuals") -> "pd.Series[str]":
@@ -98,17 +114,23 @@ def sentences(cfs: "Counterfactuals") -> "pd.Series[str]":
         for i in order:
             lines[int(rows[i])].append(phrases[i])
     effects = _effects(cfs)
-    out = [_sentence(*row) for row in zip(cfs.status_codes.tolist(), cfs.reasons, lines, effects, strict=True)]
+    out = [
+        _sentence(*row)
+        for row in zip(cfs.status_codes.tolist(), cfs.reasons, lines, effects, strict=True)
+    ]
     return pd.Series(out, index=cfs.after.index, dtype=object)
 
 
 def _effects(cfs: "Counterfactuals") -> list[str]:
-    """': the model's estimate rises from 212,000 to 251,300' for each answer of a regression model, else nothing."""
-    goal, effects = cfs.goal, [""] * len(cfs)
+    """': the model's estimate rises from 212,000 to 251,300' for each answer of a regression model,
+    else nothing."""
+    goal = cfs.goal
+    effects = [""] * len(cfs)
     rows = np.flatnonzero(cfs.answered)
     if not isinstance(goal, IntervalTarget) or cfs.estimate_before is None or not len(rows):
         return effects
-    was, now = (goal.confidence(v).numpy()[rows] for v in (cfs.estimate_before, cfs.scores))
+    was = goal.confidence(cfs.estimate_before).numpy()[rows]
+    now = goal.confidence(cfs.scores).numpy()[rows]
     f = Feature("estimate", bounds=(goal.low, goal.high), scale=goal.unit)
     before, after = _numbers(f, was, now)
     for i, up, a, b in zip(rows.tolist(), (now > was).tolist(), before, after, strict=True):
@@ -132,22 +154,33 @@ def joined(parts: Sequence[str]) -> str:
 
 
 def moves(cfs: "Counterfactuals", rows: Mask) -> list[Moves]:
-    """What changes in the rows of the mask, feature by feature; features that never change are left out."""
+    """What changes in the rows of the mask, feature by feature; features that never change are left
+    out."""
     out: list[Moves] = []
     for f in cfs.schema.features:
-        was, now = f.numbers(cfs.before[f.name]), f.numbers(cfs.after[f.name])
+        was = f.numbers(cfs.before[f.name])
+        now = f.numbers(cfs.after[f.name])
         changed = np.flatnonzero(rows & differ(was, now))
         if not len(changed):
             continue
-        was, now = was[changed], now[changed]
+        was = was[changed]
+        now = now[changed]
         missing = np.isnan(was)
         was = np.where(missing, f.stand_in, was) if f.has_gaps else was
         switched = f.is_category or f.kind == "boolean"
-        # Of a category one level goes and one comes; of a missing number the column that says so changes too.
-        size = np.full(len(changed), 2.0) if f.is_category else np.abs(now - was) / f.scale + missing
+        # Of a category one level goes and one comes; of a missing number the column that says so
+        # changes too.
+        size = (
+            np.full(len(changed), 2.0) if f.is_category else np.abs(now - was) / f.scale + missing
+        )
         way = np.where(switched | missing, 0, np.sign(now - was)).astype(np.int64)
-        before, after = _levels(f, was, now) if f.levels or f.kind == "boolean" else _numbers(f, was, now)
-        before = [MISSING if filled else value for filled, value in zip(missing.tolist(), before, strict=True)]
+        before, after = (
+            _levels(f, was, now) if f.levels or f.kind == "boolean" else _numbers(f, was, now)
+        )
+        before = [
+            MISSING if filled else value
+            for filled, value in zip(missing.tolist(), before, strict=True)
+        ]
         out.append(Moves(f, changed, size, way, missing, before, after))
     return out
 
@@ -163,31 +196,41 @@ def _levels(f: Feature, was: Array, now: Array) -> tuple[list[str], list[str]]:
 def _level(value: Level) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value) or EMPTY
+    return (
+        f"{value:g}"
+        if isinstance(value, float) and float(f"{value:g}") == value
+        else str(value) or EMPTY
+    )
 
 
 def _quoted(was: str, now: str) -> tuple[str, str]:
     """Levels with quotation marks, both or none, where one of them would run into the sentence."""
     if all(v == EMPTY or PLAIN_LEVEL.fullmatch(v) for v in (was, now)):
         return was, now
-    was, now = (v if v in (EMPTY, MISSING) else f"“{v}”" for v in (was, now))
+    was = was if was in (EMPTY, MISSING) else f"“{was}”"
+    now = now if now in (EMPTY, MISSING) else f"“{now}”"
     return was, now
 
 
 def _numbers(f: Feature, was: Array, now: Array) -> tuple[list[str], list[str]]:
     change = np.abs(now - was)
-    decimals = _decimals(f, np.where(change > 0, change, f.scale))  # a number that was missing may be its stand-in
+    # a number that was missing may be its stand-in
+    decimals = _decimals(f, np.where(change > 0, change, f.scale))
     plain = (np.maximum(np.abs(was), np.abs(now)) < HUGE) & (decimals <= MOST_DECIMALS)
-    digits: list[int | None] = [d if ok else None for d, ok in zip(decimals.tolist(), plain.tolist(), strict=True)]
+    digits: list[int | None] = [
+        d if ok else None for d, ok in zip(decimals.tolist(), plain.tolist(), strict=True)
+    ]
     rounded = np.where(plain, _outward(f, was, now, np.minimum(decimals, MOST_DECIMALS)), now)
     sides = was.tolist(), rounded.tolist()
-    before, after = ([_number(v, d, f.unit) for v, d in zip(side, digits, strict=True)] for side in sides)
+    before, after = (
+        [_number(v, d, f.unit) for v, d in zip(side, digits, strict=True)] for side in sides
+    )
     return before, after
 
 
 def _decimals(f: Feature, change: Array) -> Ints:
-    """(m,) as many as the feature's step has, or DIGITS of its range, and at least two digits of the change:
-    with those, before and after cannot look the same."""
+    """(m,) as many as the feature's step has, or DIGITS of its range, and at least two digits of
+    the change: with those, before and after cannot look the same."""
     span = f.seen[1] - f.seen[0]
     span = span if math.isfinite(span) and span > 0 else f.scale
     usual = DIGITS - 1 - math.floor(math.log10(span))
@@ -204,8 +247,10 @@ def _outward(f: Feature, was: Array, now: Array, decimals: Ints) -> Array:
     ten = 10.0**decimals
     ticks = now * ten
     dust = np.clip(1e-6 * np.abs(ticks), 1e-6, 1e-2)  # float32 columns hold 0.7 as 0.69999999
-    up, down = np.ceil(ticks - dust) / ten, np.floor(ticks + dust) / ten
-    away, back = np.where(now > was, up, down), np.where(now > was, down, up)
+    up = np.ceil(ticks - dust) / ten
+    down = np.floor(ticks + dust) / ten
+    away = np.where(now > was, up, down)
+    back = np.where(now > was, down, up)
     low, high = f.bounds
     return np.where((away >= low) & (away <= high), away, back)
 

@@ -1,17 +1,21 @@
-"""Pictures as SVG: images exact to the pixel, with captions; PNG files of them are made by vl-convert."""
+"""Pictures as SVG: images exact to the pixel, with captions; PNG files of them are made by
+vl-convert."""
 
 import unicodedata
 from pathlib import Path
 
 from markupsafe import escape
 
-from holdfast.errors import FileError, optional
+from holdfast._core.checks import optional
+from holdfast.errors import FileError
 from holdfast.render.png import Bytes, Png, encoded
 
 Colour = tuple[int, int, int]
 FONT = "Arial, Helvetica, Liberation Sans, sans-serif"
 CAPITAL = 0.716  # height of a capital, as a share of the size of the font
-LETTER, WIDE_LETTER = 0.55, 1.0  # about how wide letters are, as a share of the same
+# about how wide letters are, as a share of the same
+LETTER = 0.55
+WIDE_LETTER = 1.0
 EXTENSIONS = (".png", ".svg")
 
 
@@ -29,7 +33,10 @@ class Svg(str):
         """Write an .svg file, or a .png file, which needs the `plot` extra."""
         path = Path(path)
         if path.suffix.lower() not in EXTENSIONS:
-            raise FileError(f"cannot write {str(path)!r}: a picture's name must end in one of {', '.join(EXTENSIONS)}")
+            raise FileError(
+                f"cannot write {str(path)!r}: a picture's name must end in one of "
+                f"{', '.join(EXTENSIONS)}"
+            )
         content = self.encode() if path.suffix.lower() == ".svg" else self.png()
         try:
             path.write_bytes(content)
@@ -44,10 +51,13 @@ class Drawing:
         self.parts: list[str] = []
 
     def rectangle(self, x: int, y: int, width: int, height: int, colour: Colour) -> None:
-        self.parts.append(f'<rect x="{x}" y="{y}" width="{width}" height="{height}" fill="{_hex(colour)}"/>')
+        self.parts.append(
+            f'<rect x="{x}" y="{y}" width="{width}" height="{height}" fill="{_hex(colour)}"/>'
+        )
 
     def image(self, pixels: Bytes, x: int, y: int, zoom: int, words: str = "") -> None:
-        """An image (h, w) or (h, w, 3), each of its pixels a square of `zoom` by `zoom`; `words` say what it shows."""
+        """An image (h, w) or (h, w, 3), each of its pixels a square of `zoom` by `zoom`; `words`
+        say what it shows."""
         high, wide = (zoom * n for n in pixels.shape[:2])
         # In the two spellings of "do not blur" that browsers and vl-convert know.
         look = 'image-rendering="optimizeSpeed" style="image-rendering:pixelated"'
@@ -56,10 +66,19 @@ class Drawing:
         self.parts.append(f'<image {place} {look} href="{encoded(pixels).url}">{title}</image>')
 
     def text(
-        self, words: str, x: float, baseline: float, *, capital: int, colour: Colour, room: int, bold: bool = False,
+        self,
+        words: str,
+        x: float,
+        baseline: float,
+        *,
+        capital: int,
+        colour: Colour,
+        room: int,
+        bold: bool = False,
         centred: bool = False,
-    ) -> None:  # fmt: skip
-        """Words in letters whose capitals are so high; what has no room is cut, and shown when pointed at."""
+    ) -> None:
+        """Words in letters whose capitals are so high; what has no room is cut, and shown when
+        pointed at."""
         words = one_line(words)
         shown = cut(words, capital, room)
         style = f'font-size="{capital / CAPITAL:.1f}" fill="{_hex(colour)}"'
@@ -71,7 +90,11 @@ class Drawing:
         """The picture, on white."""
         head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         head += f'viewBox="0 0 {width} {height}" font-family="{FONT}" role="img">'
-        lines = [head, f"<title>{escape(title)}</title>", '<rect width="100%" height="100%" fill="white"/>']
+        lines = [
+            head,
+            f"<title>{escape(title)}</title>",
+            '<rect width="100%" height="100%" fill="white"/>',
+        ]
         return Svg("\n".join([*lines, *self.parts, "</svg>\n"]))
 
 

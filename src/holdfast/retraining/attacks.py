@@ -6,8 +6,9 @@
     linf    dir(g) = sign(g)      |z - x|_inf <= epsilon
     l2      dir(g) = g / |g|_2    |z - x|_2   <= epsilon
 
-FGSM (Goodfellow et al. 2015) is one step with a = 1 from x; PGD (Madry et al. 2018) has several shorter ones. For two
-classes and a linear score, FGSM in the linf ball is the exact maximum, box or no box.
+FGSM (Goodfellow et al. 2015) is one step with a = 1 from x; PGD (Madry et al. 2018) has several
+shorter ones. For two classes and a linear score, FGSM in the linf ball is the exact maximum, box or
+no box.
 """
 
 from collections.abc import Callable
@@ -17,9 +18,10 @@ import torch
 from torch import Tensor
 
 from holdfast.distances import BallNorm, Distance, distance_of, l2, linf
-from holdfast.errors import require
+from holdfast.errors import SettingError
 
-Rise = Callable[[Tensor], Tensor]  # rows (.., n, d) -> a positive multiple, for each row, of the loss's gradient
+# rows (.., n, d) -> a positive multiple, for each row, of the loss's gradient
+Rise = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -32,9 +34,11 @@ class Adversary:
     start: bool = True  # from a random point of the ball, or from the row itself
 
     def __post_init__(self) -> None:
-        require(self.steps >= 1, f"steps must be at least 1, got {self.steps}")
+        if not self.steps >= 1:
+            raise SettingError(f"steps must be at least 1, got {self.steps}")
         distance_of(self.norm, (linf, l2))
-        require(self.size is None or self.size > 0, f"size must be positive, got {self.size}")
+        if not (self.size is None or self.size > 0):
+            raise SettingError(f"size must be positive, got {self.size}")
 
     @classmethod
     def fgsm(cls, norm: BallNorm | Distance = "linf") -> "Adversary":
@@ -42,9 +46,15 @@ class Adversary:
         return cls(1, norm, 1.0, start=False)
 
     def attack(
-        self, rise: Rise, x: Tensor, epsilon: Tensor | float, *, noise: Tensor | None = None,
-        box: tuple[Tensor, Tensor] | None = None, free: Tensor | None = None,
-    ) -> Tensor:  # fmt: skip
+        self,
+        rise: Rise,
+        x: Tensor,
+        epsilon: Tensor | float,
+        *,
+        noise: Tensor | None = None,
+        box: tuple[Tensor, Tensor] | None = None,
+        free: Tensor | None = None,
+    ) -> Tensor:
         """Rows like x (.., n, d), each in its ball.
 
         Args:
@@ -56,11 +66,15 @@ class Adversary:
         """
         epsilon = torch.as_tensor(epsilon, dtype=x.dtype)
         radius = epsilon if free is None else epsilon * free.to(x.dtype)
-        lo, hi = x - radius, x + radius  # every ball is inside these as well
+        # every ball is inside these as well
+        lo = x - radius
+        hi = x + radius
         if box is not None:
             lo = torch.minimum(torch.maximum(lo, box[0]), x)
             hi = torch.maximum(torch.minimum(hi, box[1]), x)
-        step, z, ball = (self.size or 2.5 / self.steps) * radius, x, distance_of(self.norm)
+        step = (self.size or 2.5 / self.steps) * radius
+        z = x
+        ball = distance_of(self.norm)
         if self.start and noise is not None:
             z = self._inside(x + radius * noise, x, epsilon, lo, hi)
         for _ in range(self.steps):

@@ -1,7 +1,7 @@
 """A bank: many retrained models, trained together and kept stacked.
 
-Every network of a family is trained in the same tensor program; estimators are cloned and fitted in a pool of
-processes. Model i of a family is the same, up to rounding, whatever else is in the bank.
+Every network of a family is trained in the same tensor program; estimators are cloned and fitted in
+a pool of processes. Model i of a family is the same, up to rounding, whatever else is in the bank.
 """
 
 import hashlib
@@ -21,10 +21,11 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from holdfast._core.checks import did_you_mean, listed, untyped
 from holdfast._core.progress import Progress
 from holdfast._core.rows import chunks, limited_threads, rows_per_chunk
 from holdfast.counterfactuals import Counterfactuals, RowSelection, positions
-from holdfast.errors import ModelError, SchemaError, did_you_mean, listed, require, untyped
+from holdfast.errors import ModelError, SchemaError, SettingError
 from holdfast.models.base import Model, ModelLike
 from holdfast.models.scores import to_scores
 from holdfast.models.torch_model import TorchModel
@@ -49,14 +50,17 @@ MODELS = 100  # of a family that is not asked for by number
 
 @dataclass(frozen=True)
 class ModelGroup:
-    """Models of one family and one architecture: a stack of networks, or fitted estimators and any other models."""
+    """Models of one family and one architecture: a stack of networks, or fitted estimators and any
+    other models."""
 
     family: str
     networks: ModelStack | None = None
     estimators: Sequence[Model] = ()
-    # What each model was made from: a short hash of the rows and outcomes, '-', and one of all there is to know.
+    # What each model was made from: a short hash of the rows and outcomes, '-', and one of all
+    # there is to know.
     origins: tuple[str, ...] = ()
-    # As judges, how many times as far from the model in use they are taken to lie; see `retraining.stretch`.
+    # As judges, how many times as far from the model in use they are taken to lie; see
+    # `retraining.stretch`.
     spread: float = 1.0
 
     def __len__(self) -> int:
@@ -69,24 +73,41 @@ class ModelGroup:
     def scores(self, frame: pd.DataFrame, x: Tensor) -> Tensor:
         """(M, n, k) logits of rows and their encoding."""
         if self.networks is None:
-            # Threads that wait for each other take longer than one that does the little there is to do.
+            # Threads that wait for each other take longer than one that does the little there is to
+            # do.
             few = len(x) <= ALONE
-            with untyped("threadpoolctl").threadpool_limits(1, user_api="openmp") if few else nullcontext():
+            with (
+                untyped("threadpoolctl").threadpool_limits(1, user_api="openmp")
+                if few
+                else nullcontext()
+            ):
                 return torch.stack([_scores(model, frame, x) for model in self.judges()])
         x = x.to(self.dtype)
-        models, n = self.networks, len(x)
+        models = self.networks
+        n = len(x)
         hidden = sum(models.sizes) if isinstance(models, Stack) else x.shape[1] * 8
         size = rows_per_chunk(models.count * hidden, SCORED_CELLS, at_least=8)
         with torch.no_grad():
-            raw = torch.cat([models.scores(part) for part in chunks(x, size)], 1) if n else models.scores(x)
+            raw = (
+                torch.cat([models.scores(part) for part in chunks(x, size)], 1)
+                if n
+                else models.scores(x)
+            )
         scores = to_scores(raw.flatten(0, 1), "logits")
         return scores.view(models.count, n, scores.shape[1])
 
-    def met(self, goal: BoundTarget, scores: Tensor, around: Model | None = None, own: Tensor | None = None) -> Tensor:
+    def met(
+        self,
+        goal: BoundTarget,
+        scores: Tensor,
+        around: Model | None = None,
+        own: Tensor | None = None,
+    ) -> Tensor:
         """(M, n) which models give which rows the wanted outcome, by their scores (M, n, k).
 
         Args:
-            around, own: the model in use and what it gives (n, k), where judges are stretched away from it.
+            around, own: the model in use and what it gives (n, k), where judges are stretched away
+                from it.
         """
         if self.spread != 1:
             assert around is not None
@@ -95,7 +116,8 @@ class ModelGroup:
         if self.networks is None:
             each = zip(self.judges(), scores, strict=True)
             return torch.stack([self._goal_of(model, goal, around).met(s) for model, s in each])
-        plain, rows = replace(goal, offset=(), defers_to_predict=False), torch.arange(scores.shape[1])
+        plain = replace(goal, offset=(), defers_to_predict=False)
+        rows = torch.arange(scores.shape[1])
         return plain[rows.repeat(len(scores))].met(scores.flatten(0, 1)).reshape(scores.shape[:2])
 
     def _goal_of(self, model: Model, goal: BoundTarget, around: Model | None) -> BoundTarget:
@@ -104,7 +126,8 @@ class ModelGroup:
         return asked_of_stretched(goal, around, model, self.spread)
 
     def origin(self, i: int) -> str:
-        """A short hash of what model i was made from; where that is not known, of the model itself."""
+        """A short hash of what model i was made from; where that is not known, of the model
+        itself."""
         if self.origins or self.networks is None:
             return self.origins[i] if self.origins else self.judges()[i].fingerprint()
         parts = [v[i].contiguous().numpy().tobytes() for v in self.networks.state().values()]
@@ -112,8 +135,16 @@ class ModelGroup:
 
     def part(self, models: slice | Sequence[int], family: str | None = None) -> "ModelGroup":
         """Some of the models, on request as another family."""
-        chosen = list(range(len(self))[models]) if isinstance(models, slice) else [int(i) for i in models]
-        networks = None if self.networks is None else self.networks.select(torch.tensor(chosen, dtype=torch.int64))
+        chosen = (
+            list(range(len(self))[models])
+            if isinstance(models, slice)
+            else [int(i) for i in models]
+        )
+        networks = (
+            None
+            if self.networks is None
+            else self.networks.select(torch.tensor(chosen, dtype=torch.int64))
+        )
         estimators: Sequence[Model] = ()
         if isinstance(self.estimators, FittedEstimators):
             estimators = FittedEstimators(self.estimators.fitted[i] for i in chosen)
@@ -124,7 +155,11 @@ class ModelGroup:
 
     def judges(self) -> Sequence[Model]:
         """The models that are no stack of networks, to judge rows of a table by."""
-        return self.estimators.judges() if isinstance(self.estimators, FittedEstimators) else self.estimators
+        return (
+            self.estimators.judges()
+            if isinstance(self.estimators, FittedEstimators)
+            else self.estimators
+        )
 
     def kind(self) -> str:
         """What the models are, in a few words."""
@@ -137,9 +172,11 @@ class ModelGroup:
 
 @dataclass(frozen=True, eq=False)
 class ModelBank:
-    """Retrained models, by family: what a model could have been, had it been trained a little differently.
+    """Retrained models, by family: what a model could have been, had it been trained a little
+    differently.
 
-    Make one with `ModelBank.retrain`, `ModelBank.from_tables`, or `ModelBank.of` from models that there are.
+    Make one with `ModelBank.retrain`, `ModelBank.from_tables`, or `ModelBank.of` from models that
+    there are.
 
     >>> import holdfast as hf
     >>> data = hf.datasets.moons().take(range(200))
@@ -162,59 +199,102 @@ class ModelBank:
 
     @classmethod
     def retrain(
-        cls, recipe: RecipeLike, X: pd.DataFrame, y: Outcomes, schema: Schema, *,
-        families: Mapping[str, int | range] | None = None, classes: ClassNames | None = None, seed: int = 0,
-        pool: Sequence[int] | None = None, time: str | ArrayLike | None = None, window: int | None = None,
-        groups: str | ArrayLike | None = None, sample_weight: str | ArrayLike | None = None,
-        fit_params: Mapping[str, Any] | None = None, spread: float = USUAL_SPREAD,
-        workers: int | None = None, progress: bool = False, cache: str | Path | None = None,
-    ) -> "ModelBank":  # fmt: skip
+        cls,
+        recipe: RecipeLike,
+        X: pd.DataFrame,
+        y: Outcomes,
+        schema: Schema,
+        *,
+        families: Mapping[str, int | range] | None = None,
+        classes: ClassNames | None = None,
+        seed: int = 0,
+        pool: Sequence[int] | None = None,
+        time: str | ArrayLike | None = None,
+        window: int | None = None,
+        groups: str | ArrayLike | None = None,
+        sample_weight: str | ArrayLike | None = None,
+        fit_params: Mapping[str, Any] | None = None,
+        spread: float = USUAL_SPREAD,
+        workers: int | None = None,
+        progress: bool = False,
+        cache: str | Path | None = None,
+    ) -> "ModelBank":
         """Make the model of a recipe again and again.
 
         Args:
-            recipe: a `Recipe`, or a torch module, estimator, pipeline or `Model` to take one from; what is fitted
-                already is made again from its settings.
-            X, y, schema, classes, seed: as for `Recipe.fit`; a model fitted with these is the one the families vary.
-                The classes of a `Model` are its own, and `y` may be in its own names or in those it was given.
-            families: how many models of each family, see `retraining.families`; range(25, 50) makes just those. Left
-                out: 100 of `retrain`, and 100 of `history` where there is a `time`.
-            pool: positions of the rows that `leave_one_out` leaves out in turn; None draws them from the seed.
-            time: how old rows are: a column of X, which the schema need not have, or one value for each row. Up to 12
-                different values are periods of their own; more are cut into four periods of as many rows.
-            window: the model in use, and every family but `history`, learns from so many of the newest periods; left
-                out: from all rows. `history` is made as `retrain` is, from windows of as many periods that end one,
-                two and three periods earlier, in turn; if the window is left out, from all rows up to there. Rows of
-                one time, or of neighbouring times, are drawn together.
-            groups: which rows belong together and are drawn together, such as those of one person: a column of X, which
-                the schema need not have, or one value for each row.
+            recipe: a `Recipe`, or a torch module, estimator, pipeline or `Model` to take one from;
+                what is fitted already is made again from its settings.
+            X, y, schema, classes, seed: as for `Recipe.fit`; a model fitted with these is the one
+                the families vary. The classes of a `Model` are its own, and `y` may be in its own
+                names or in those it was given.
+            families: how many models of each family, see `retraining.families`; range(25, 50) makes
+                just those. Left out: 100 of `retrain`, and 100 of `history` where there is a
+                `time`.
+            pool: positions of the rows that `leave_one_out` leaves out in turn; None draws them
+                from the seed.
+            time: how old rows are: a column of X, which the schema need not have, or one value for
+                each row. Up to 12 different values are periods of their own; more are cut into four
+                periods of as many rows.
+            window: the model in use, and every family but `history`, learns from so many of the
+                newest periods; left out: from all rows. `history` is made as `retrain` is, from
+                windows of as many periods that end one, two and three periods earlier, in turn; if
+                the window is left out, from all rows up to there. Rows of one time, or of
+                neighbouring times, are drawn together.
+            groups: which rows belong together and are drawn together, such as those of one person:
+                a column of X, which the schema need not have, or one value for each row.
             sample_weight: how much each row counts: a column of X, or one number for each row.
-            fit_params: what else an estimator's `fit` is given; of values of which there is one for each row, those of
-                the rows that are drawn. Of a pipeline they have the names of its steps, as in "model__eval_metric".
-            spread: how many times as far from the model in use the models of `fresh` lie as those of `retrain`: they
-                learn from n / spread^2 rows; see `spread_for`.
-            workers: how many estimators are fitted at once, each by one thread; left out: as many as there are cores.
-                Networks are trained together, in one.
+            fit_params: what else an estimator's `fit` is given; of values of which there is one for
+                each row, those of the rows that are drawn. Of a pipeline they have the names of its
+                steps, as in "model__eval_metric".
+            spread: how many times as far from the model in use the models of `fresh` lie as those
+                of `retrain`: they learn from n / spread^2 rows; see `spread_for`.
+            workers: how many estimators are fitted at once, each by one thread; left out: as many
+                as there are cores. Networks are trained together, in one.
             progress: show a bar on stderr.
-            cache: a folder of models that were made before, which are read instead of made again, and where new ones
-                are kept as they are made: what was stopped goes on from there. Models that cannot be saved are made
-                each time. Its files are taken for your own; see SECURITY.md.
+            cache: a folder of models that were made before, which are read instead of made again,
+                and where new ones are kept as they are made: what was stopped goes on from there.
+                Models that cannot be saved are made each time. Its files are taken for your own;
+                see SECURITY.md.
         """
         if families is None:
-            families = {"retrain": MODELS} if time is None else {"retrain": MODELS, "history": MODELS}
+            families = (
+                {"retrain": MODELS} if time is None else {"retrain": MODELS, "history": MODELS}
+            )
         some = isinstance(families, Mapping) and len(families) > 0
-        require(some, f"a bank needs at least one family of models, like {{'retrain': 100}}; got {families!r}")
-        require(isinstance(seed, Integral), f"seed must be an integer, got {seed!r}")
-        require(workers is None or workers >= 1, f"workers must be at least 1, got {workers}")
+        if not some:
+            raise SettingError(
+                "a bank needs at least one family of models, like {'retrain': 100}; got "
+                f"{families!r}"
+            )
+        if not isinstance(seed, Integral):
+            raise SettingError(f"seed must be an integer, got {seed!r}")
+        if not (workers is None or workers >= 1):
+            raise SettingError(f"workers must be at least 1, got {workers}")
         wanted = {name: _wanted(name, models) for name, models in families.items()}
         whole = BaseRun.of(
-            recipe, X, y, schema, classes, seed, pool, time, window, groups=groups, sample_weight=sample_weight,
-            fit_params=fit_params, spread=spread,
-        )  # fmt: skip
-        run, network = whole.in_use(), whole.recipe.estimator is None
+            recipe,
+            X,
+            y,
+            schema,
+            classes,
+            seed,
+            pool,
+            time,
+            window,
+            groups=groups,
+            sample_weight=sample_weight,
+            fit_params=fit_params,
+            spread=spread,
+        )
+        run = whole.in_use()
+        network = whole.recipe.estimator is None
         known, other = (FOR_NETWORKS, "an estimator") if network else (FOR_ESTIMATORS, "a network")
-        here = f"for {'networks' if network else 'estimators'} there are {listed(known, len(known))}"
+        here = (
+            f"for {'networks' if network else 'estimators'} there are {listed(known, len(known))}"
+        )
         unfit = [name for name in wanted if name not in known]
-        require(not unfit, f"family {listed(unfit[:1])} needs {other}; {here}")
+        if unfit:
+            raise SettingError(f"family {listed(unfit[:1])} needs {other}; {here}")
         from holdfast.retraining.cache import cached  # which reads and writes banks
 
         made = list[ModelGroup]()
@@ -224,41 +304,74 @@ class ModelBank:
             for name, models in wanted.items():
                 made_from = whole if name == "history" else run
 
-                def make(some: Variation, name: str = name, made_from: BaseRun = made_from) -> ModelGroup:
+                def make(
+                    some: Variation, name: str = name, made_from: BaseRun = made_from
+                ) -> ModelGroup:
                     origins = made_from.origins(some)
                     if network:
                         return ModelGroup(name, made_from.train(some, bar), origins=origins)
-                    return ModelGroup(name, None, made_from.fit_estimators(some, at_once, bar), origins)
+                    return ModelGroup(
+                        name, None, made_from.fit_estimators(some, at_once, bar), origins
+                    )
 
                 for variation in family(name)(made_from, models):
-                    made.append(make(variation) if cache is None else cached(cache, made_from, variation, make, bar))
+                    made.append(
+                        make(variation)
+                        if cache is None
+                        else cached(cache, made_from, variation, make, bar)
+                    )
         return cls(tuple(made), schema, run.classes, run.recipe, seed)
 
     @classmethod
     def from_tables(
-        cls, recipe: RecipeLike, tables: Mapping[str, tuple[pd.DataFrame, Outcomes]], schema: Schema, *,
-        classes: ClassNames | None = None, models: int = 1, seed: int = 0, progress: bool = False,
-    ) -> "ModelBank":  # fmt: skip
-        """One family per table, each with `models` seeds: what real data of another year or place would have made.
+        cls,
+        recipe: RecipeLike,
+        tables: Mapping[str, tuple[pd.DataFrame, Outcomes]],
+        schema: Schema,
+        *,
+        classes: ClassNames | None = None,
+        models: int = 1,
+        seed: int = 0,
+        progress: bool = False,
+    ) -> "ModelBank":
+        """One family per table, each with `models` seeds: what real data of another year or place
+        would have made.
 
         Args:
             recipe, schema, classes, seed, progress: as for `retrain`.
             tables: name of the family -> its rows and their outcomes.
             models: how many models of each table.
         """
-        require(bool(tables), "from_tables needs at least one table")
+        if not bool(tables):
+            raise SettingError("from_tables needs at least one table")
         known = {name: (X, outcomes(X, y)) for name, (X, y) in tables.items()}
-        if classes is None and not isinstance(recipe, Model) and not Recipe.of(recipe).is_regression:
+        if (
+            classes is None
+            and not isinstance(recipe, Model)
+            and not Recipe.of(recipe).is_regression
+        ):
             classes = sorted({plain(v) for _, y in known.values() for v in y.dropna().unique()})
-        how: dict[str, Any] = {"families": {"seed": models}, "classes": classes, "seed": seed, "progress": progress}
-        parts = [cls.retrain(recipe, X, y, schema, **how).renamed(str(name)) for name, (X, y) in known.items()]
+        how: dict[str, Any] = {
+            "families": {"seed": models},
+            "classes": classes,
+            "seed": seed,
+            "progress": progress,
+        }
+        parts = [
+            cls.retrain(recipe, X, y, schema, **how).renamed(str(name))
+            for name, (X, y) in known.items()
+        ]
         return parts[0].join(*parts[1:])
 
     @classmethod
     def of(
-        cls, models: Model | ModelLike | Sequence[Model | ModelLike], *, family: str = "release",
-        schema: Schema | None = None, classes: Sequence[Hashable] | None = None,
-    ) -> "ModelBank":  # fmt: skip
+        cls,
+        models: Model | ModelLike | Sequence[Model | ModelLike],
+        *,
+        family: str = "release",
+        schema: Schema | None = None,
+        classes: Sequence[Hashable] | None = None,
+    ) -> "ModelBank":
         """A bank of models that there are: the last release, the next one, those of a registry.
 
         Args:
@@ -272,16 +385,20 @@ class ModelBank:
         >>> hf.ModelBank.of([old, new])
         ModelBank(2 models; release: 2; networks 2-2; classes 'no', 'yes')
         """
-        given: list[Any] = [*cast(list[Any], models)] if isinstance(models, list | tuple) else [models]
-        require(len(given) > 0, "ModelBank.of needs at least one model")
+        given: list[Any] = (
+            [*cast(list[Any], models)] if isinstance(models, list | tuple) else [models]
+        )
+        if len(given) <= 0:
+            raise SettingError("ModelBank.of needs at least one model")
         known = list[Model]()
         for model in given:
             if isinstance(model, Model):
                 known.append(model)
                 continue
             what = f"a {type(model).__name__} does not say which columns it takes"
-            require(schema is not None, f"{what}; pass schema=, or wrap it with hf.Model.of first", ModelError)
-            known.append(Model.of(model, cast(Schema, schema), classes=classes))
+            if schema is None:
+                raise ModelError(f"{what}; pass schema=, or wrap it with hf.Model.of first")
+            known.append(Model.of(model, schema, classes=classes))
         banks = [cls((_alone(m, family),), m.schema, tuple(m.classes), None, 0) for m in known]
         return banks[0].join(*banks[1:])
 
@@ -290,8 +407,9 @@ class ModelBank:
         return replace(self, groups=tuple(replace(group, family=name) for group in self.groups))
 
     def stretched(self, model: Model, spread: float) -> "ModelBank":
-        """The same models as judges that lie `spread` times as far from the model in use: as far as models of new data
-        will, with a spread by `spread_for`. The family `retrain` is called `stretch` then; `history` stays as it is."""
+        """The same models as judges that lie `spread` times as far from the model in use: as far as
+        models of new data will, with a spread by `spread_for`. The family `retrain` is called
+        `stretch` then; `history` stays as it is."""
         self.check_fits(model)
         if spread == 1:
             return self
@@ -301,22 +419,31 @@ class ModelBank:
         groups = list[ModelGroup]()
         for group in self.groups:
             name = "stretch" if group.family == "retrain" else group.family
-            groups.append(group if group.family == "history" else replace(group, family=name, spread=spread))
+            groups.append(
+                group if group.family == "history" else replace(group, family=name, spread=spread)
+            )
         return replace(self, groups=tuple(groups), around=model)
 
     def join(self, *others: "ModelBank") -> "ModelBank":
-        """One bank of all models; classes and encoding must agree. In an audit each model counts once."""
+        """One bank of all models; classes and encoding must agree. In an audit each model counts
+        once."""
         for other in others:
             self.check_fits(other)
         around = next((bank.around for bank in (self, *others) if bank.around is not None), None)
-        return replace(self, groups=tuple(group for bank in (self, *others) for group in bank.groups), around=around)
+        return replace(
+            self,
+            groups=tuple(group for bank in (self, *others) for group in bank.groups),
+            around=around,
+        )
 
     def __getitem__(self, models: RowSelection | str) -> "ModelBank":
-        """A bank of some of the models: the name of a family, or positions as a number, a slice, numbers, or a mask
-        (M,). Each is there once, in the order of the bank."""
+        """A bank of some of the models: the name of a family, or positions as a number, a slice,
+        numbers, or a mask (M,). Each is there once, in the order of the bank."""
         if isinstance(models, str):
             return self.subset(models)
-        chosen, first, groups = np.unique(positions(models, len(self), "models")), 0, list[ModelGroup]()
+        chosen = np.unique(positions(models, len(self), "models"))
+        first = 0
+        groups = list[ModelGroup]()
         for group in self.groups:
             own = chosen[(chosen >= first) & (chosen < first + len(group))] - first
             if len(own):
@@ -324,26 +451,35 @@ class ModelBank:
             first += len(group)
         return replace(self, groups=tuple(groups))
 
-    def subset(self, families: str | Sequence[str] | None = None, models: RowSelection | None = None) -> "ModelBank":
+    def subset(
+        self, families: str | Sequence[str] | None = None, models: RowSelection | None = None
+    ) -> "ModelBank":
         """A bank of some of the models.
 
         Args:
             families: the name of a family, or several; None: all of them.
             models: which of the models of these families, as in `bank[...]`; None: all of them.
         """
-        wanted = [families] if isinstance(families, str) else list(self.families if families is None else families)
+        wanted = (
+            [families]
+            if isinstance(families, str)
+            else list(self.families if families is None else families)
+        )
         for name in wanted:
-            require(name in self.families, f"the bank has no family {name!r}; {did_you_mean(name, self.families)}")
+            if name not in self.families:
+                raise SettingError(
+                    f"the bank has no family {name!r}; {did_you_mean(name, self.families)}"
+                )
         some = replace(self, groups=tuple(group for group in self.groups if group.family in wanted))
         return some if models is None else some[models]
 
     def split(self, *, guide: Counts, calibration: Counts = 0, audit: Counts = 0) -> BankSplit:
-        """Disjoint parts of the bank, made from the same base run: models that guide a search, others by which it is
-        calibrated, and others again that audit what it found.
+        """Disjoint parts of the bank, made from the same base run: models that guide a search,
+        others by which it is calibrated, and others again that audit what it found.
 
         Args:
-            guide, calibration, audit: so many models of every family of the bank; or of each, by name. Models that are
-                copies, made from the same, count once.
+            guide, calibration, audit: so many models of every family of the bank; or of each, by
+                name. Models that are copies, made from the same, count once.
 
         Returns:
             `BankSplit(guide, calibration, audit)`; model by model the same when the bank grows.
@@ -360,14 +496,23 @@ class ModelBank:
         return BankSplit(*(self[part] for part in parts))
 
     def check_fits(self, other: "Model | Counterfactuals | ModelBank") -> None:
-        """Raise an error unless a model, counterfactuals or a bank have the same classes and the same encoding."""
+        """Raise an error unless a model, counterfactuals or a bank have the same classes and the
+        same encoding."""
         if bool(other.classes) != bool(self.classes):
-            kinds = ("regression models", "classifiers") if other.classes else ("classifiers", "regression models")
-            raise ModelError(f"the bank holds {kinds[0]}, and {kinds[1]} need a bank of their own; retrain one")
+            kinds = (
+                ("regression models", "classifiers")
+                if other.classes
+                else ("classifiers", "regression models")
+            )
+            raise ModelError(
+                f"the bank holds {kinds[0]}, and {kinds[1]} need a bank of their own; retrain one"
+            )
         if tuple(other.classes) != self.classes:
             same = set(other.classes) == set(self.classes)
             hint = "; pass classes=model.classes to ModelBank.retrain" if same else ""
-            raise ModelError(f"the bank has the classes {list(self.classes)}, not {list(other.classes)}{hint}")
+            raise ModelError(
+                f"the bank has the classes {list(self.classes)}, not {list(other.classes)}{hint}"
+            )
         if other.schema.encoding_key != self.schema.encoding_key:
             other_rows = "the bank was made with another schema, by which rows become other numbers"
             raise SchemaError(f"{other_rows}; retrain it with the schema of the answers")
@@ -385,7 +530,9 @@ class ModelBank:
     @property
     def family(self) -> np.ndarray[Any, Any]:
         """(M,) the family of each model."""
-        return np.array([group.family for group in self.groups for _ in range(len(group))], dtype=object)
+        return np.array(
+            [group.family for group in self.groups for _ in range(len(group))], dtype=object
+        )
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{name}: {count}" for name, count in self.families.items())
@@ -397,10 +544,12 @@ class ModelBank:
         """Scores (M, n, k) that every model gives to every row."""
         dtypes = {group.dtype for group in self.groups}
         if isinstance(X, pd.DataFrame):
-            frame, x = X, {dtype: self.schema.encode(X, dtype) for dtype in dtypes}
+            frame = X
+            x = {dtype: self.schema.encode(X, dtype) for dtype in dtypes}
         else:
             tables = any(group.networks is None for group in self.groups)
-            frame, x = self.schema.decode(X) if tables else pd.DataFrame(), dict.fromkeys(dtypes, X)
+            frame = self.schema.decode(X) if tables else pd.DataFrame()
+            x = dict.fromkeys(dtypes, X)
         with limited_threads(1):
             return torch.cat([group.scores(frame, x[group.dtype]) for group in self.groups])
 
@@ -412,7 +561,8 @@ class ModelBank:
 
     def model(self, i: int) -> Model:
         """Model i alone, in the order of `family`."""
-        require(-len(self) <= i < len(self), f"the bank has {len(self)} models, there is no model {i}")
+        if not -len(self) <= i < len(self):
+            raise SettingError(f"the bank has {len(self)} models, there is no model {i}")
         i %= len(self)
         for group in self.groups:
             if i < len(group):
@@ -431,15 +581,17 @@ class ModelBank:
                 digest.update(f"{group.spread!r}".encode())
             if group.networks is not None:
                 for value in group.networks.state().values():
-                    digest.update(f"{tuple(value.shape)}".encode() + value.contiguous().numpy().tobytes())
+                    digest.update(
+                        f"{tuple(value.shape)}".encode() + value.contiguous().numpy().tobytes()
+                    )
             with untyped("threadpoolctl").threadpool_limits(1, user_api="openmp"):
                 for model in group.judges():
                     digest.update(model.fingerprint().encode())
         return digest.hexdigest()[:16]
 
     def origins(self) -> list[str]:
-        """(M,) a short hash of what each model was made from: trained in other company, its weights differ in the
-        last bits."""
+        """(M,) a short hash of what each model was made from: trained in other company, its weights
+        differ in the last bits."""
         return [group.origin(i) for group in self.groups for i in range(len(group))]
 
     def members(self) -> frozenset[str]:
@@ -447,7 +599,8 @@ class ModelBank:
         return frozenset(self.origins())
 
     def signatures(self) -> Tensor:
-        """(M, s) what each model makes of the schema's probe rows: models that agree on all of them are the same."""
+        """(M, s) what each model makes of the schema's probe rows: models that agree on all of them
+        are the same."""
         return self._signatures
 
     @cached_property
@@ -455,17 +608,22 @@ class ModelBank:
         return signature(self.scores(self.schema.probe))
 
     def samples(self) -> list[str]:
-        """(M,) a short hash of the rows and outcomes that each model learnt from; '' where they are not known."""
+        """(M,) a short hash of the rows and outcomes that each model learnt from; '' where they are
+        not known."""
         return [sample_of(origin) for origin in self.origins()]
 
     def checked(self) -> "ModelBank":
-        """The bank itself; an error unless every architecture takes the rows of the schema and returns the classes."""
+        """The bank itself; an error unless every architecture takes the rows of the schema and
+        returns the classes."""
         if not self.groups:
             raise ModelError("there is no model in it")
         first = 0
         for group in self.groups:
             if not len(group) or len(group.origins) not in (0, len(group)):
-                raise ModelError(f"family {group.family!r} has {len(group)} models from {len(group.origins)} origins")
+                raise ModelError(
+                    f"family {group.family!r} has {len(group)} models from {len(group.origins)} "
+                    "origins"
+                )
             self.model(first)
             first += len(group)
         return self
@@ -473,9 +631,9 @@ class ModelBank:
     # ---- files
 
     def save(self, path: str | Path) -> None:
-        """All models, the recipe and the schema in one safetensors file that runs no code: networks of listed layers,
-        and estimators of scikit-learn, XGBoost and LightGBM, in pipelines too. What cannot be saved is refused before
-        anything is written."""
+        """All models, the recipe and the schema in one safetensors file that runs no code: networks
+        of listed layers, and estimators of scikit-learn, XGBoost and LightGBM, in pipelines too.
+        What cannot be saved is refused before anything is written."""
         from holdfast.retraining.store import save_bank
 
         save_bank(self, path)
@@ -489,19 +647,21 @@ class ModelBank:
 
 
 def _alone(model: Model, family: str) -> ModelGroup:
-    """A group of one model: a network of Linear and ReLU layers as a stack, anything else as it is."""
+    """A group of one model: a network of Linear and ReLU layers as a stack, anything else as it
+    is."""
     plain = isinstance(model, TorchModel) and model.outputs == "logits" and not model.is_regression
     networks = Stack.like(model.module, 1) if isinstance(model, TorchModel) and plain else None
     if networks is None:
-        return ModelGroup(family, estimators=(model,))  # a fingerprint is no origin: it is of a few rows
+        # a fingerprint is no origin: it is of a few rows
+        return ModelGroup(family, estimators=(model,))
     tensors = dict(zip(networks.state(), cast(TorchModel, model).module.parameters(), strict=True))
     networks.load({name: value.detach()[None] for name, value in tensors.items()})
     return ModelGroup(family, networks, origins=(model.fingerprint(),))
 
 
 def signature(scores: Tensor) -> Tensor:
-    """(M, n, k) scores -> (M, s) by which models are told apart: what is added to the scores of all classes of a row,
-    and how certain a model is when it is certain, makes no difference."""
+    """(M, n, k) scores -> (M, s) by which models are told apart: what is added to the scores of all
+    classes of a row, and how certain a model is when it is certain, makes no difference."""
     scores = scores.double()
     if scores.shape[2] > 1:
         scores = (scores - scores.mean(2, keepdim=True)).clamp(-100, 100)
@@ -523,8 +683,10 @@ def _wanted(name: str, models: Any) -> range:
     """The numbers of the models asked for."""
     family(name)
     counted = isinstance(models, range | Integral)
-    require(counted, f"family {name!r} needs a number or a range of models, got {models!r}")
+    if not counted:
+        raise SettingError(f"family {name!r} needs a number or a range of models, got {models!r}")
     wanted = models if isinstance(models, range) else range(int(models))
     some = len(wanted) > 0 and wanted.start >= 0 and wanted.step == 1
-    require(some, f"family {name!r} needs at least one model, got {models!r}")
+    if not some:
+        raise SettingError(f"family {name!r} needs at least one model, got {models!r}")
     return wanted

@@ -12,14 +12,22 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
+from holdfast._core.checks import require_integer
 from holdfast._core.progress import Progress
-from holdfast.errors import ModelError, SettingError, require, require_integer
+from holdfast.errors import ModelError, SettingError
 from holdfast.models.base import Model
 from holdfast.models.black_box import BlackBox
 from holdfast.nn.architecture import describe
 from holdfast.nn.stack import ModelStack, Stack
 from holdfast.problem import Outcomes
-from holdfast.retraining.estimators import EstimatorFit, described, fit_all, of_rows, one_thread, weight_name
+from holdfast.retraining.estimators import (
+    EstimatorFit,
+    described,
+    fit_all,
+    of_rows,
+    one_thread,
+    weight_name,
+)
 from holdfast.retraining.fitted import FittedEstimators
 from holdfast.retraining.from_files import is_forgetful, xgboost_estimator
 from holdfast.retraining.loop import Variation, derived, fit_stack
@@ -34,7 +42,8 @@ MOST_AGO = 3  # how many periods back the windows of the family `history` end
 
 @dataclass(frozen=True, eq=False)
 class BaseRun:
-    """A recipe, the rows it learns from and a seed: what a model is made from, and what a `Variation` varies.
+    """A recipe, the rows it learns from and a seed: what a model is made from, and what a
+    `Variation` varies.
 
     `BaseRun.of` checks that they fit together.
     """
@@ -45,25 +54,46 @@ class BaseRun:
     schema: Schema
     classes: tuple[Any, ...]
     seed: int = 0
-    pool: Tensor | None = None  # positions of rows that are left out in turn; None draws an order of all
+    # positions of rows that are left out in turn; None draws an order of all
+    pool: Tensor | None = None
     periods: Tensor | None = None  # (n,) the number of each row's period of time, the oldest is 0
-    window: int | None = None  # of how many of the newest periods the model in use has learnt; None: all
-    blocks: Tensor | None = None  # (n,) numbers of the blocks of rows that are drawn together; None: each row alone
+    # of how many of the newest periods the model in use has learnt; None: all
+    window: int | None = None
+    # (n,) numbers of the blocks of rows that are drawn together; None: each row alone
+    blocks: Tensor | None = None
     weight: Tensor | None = None  # (n,) how much each row counts; None: all alike
-    fit_params: Mapping[str, Any] = field(default_factory=dict[str, Any])  # what else the estimator's `fit` is given
-    spread: float = USUAL_SPREAD  # how far the models of `fresh` deviate, as a multiple of how far bootstraps do
+    # what else the estimator's `fit` is given
+    fit_params: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    # how far the models of `fresh` deviate, as a multiple of how far bootstraps do
+    spread: float = USUAL_SPREAD
 
     @classmethod
     def of(
-        cls, recipe: RecipeLike, X: pd.DataFrame, y: Outcomes, schema: Schema, classes: ClassNames | None = None,
-        seed: int = 0, pool: Sequence[int] | None = None, time: str | ArrayLike | None = None,
-        window: int | None = None, *, groups: str | ArrayLike | None = None,
-        sample_weight: str | ArrayLike | None = None, fit_params: Mapping[str, Any] | None = None,
+        cls,
+        recipe: RecipeLike,
+        X: pd.DataFrame,
+        y: Outcomes,
+        schema: Schema,
+        classes: ClassNames | None = None,
+        seed: int = 0,
+        pool: Sequence[int] | None = None,
+        time: str | ArrayLike | None = None,
+        window: int | None = None,
+        *,
+        groups: str | ArrayLike | None = None,
+        sample_weight: str | ArrayLike | None = None,
+        fit_params: Mapping[str, Any] | None = None,
         spread: float = USUAL_SPREAD,
-    ) -> "BaseRun":  # fmt: skip
+    ) -> "BaseRun":
         facts = RowFacts.of(X, schema, time, groups, sample_weight)
-        run = cls._of_table(recipe, facts.table, y, schema, classes, seed, pool, facts.periods, window)
-        more = {"blocks": facts.blocks, "weight": facts.weight, "fit_params": dict(fit_params or {})}
+        run = cls._of_table(
+            recipe, facts.table, y, schema, classes, seed, pool, facts.periods, window
+        )
+        more = {
+            "blocks": facts.blocks,
+            "weight": facts.weight,
+            "fit_params": dict(fit_params or {}),
+        }
         run = replace(run, **more, spread=spread)
         if run.recipe.estimator is None and run.fit_params:
             raise SettingError("fit_params are for estimators; a network learns by its recipe")
@@ -71,24 +101,43 @@ class BaseRun:
 
     @classmethod
     def _of_table(
-        cls, recipe: RecipeLike, table: pd.DataFrame, y: Outcomes, schema: Schema, classes: ClassNames | None,
-        seed: int, pool: Sequence[int] | None, periods: Tensor | None, window: int | None,
-    ) -> "BaseRun":  # fmt: skip
-        require(window is None or periods is not None, "window= counts periods of time; pass time= as well")
+        cls,
+        recipe: RecipeLike,
+        table: pd.DataFrame,
+        y: Outcomes,
+        schema: Schema,
+        classes: ClassNames | None,
+        seed: int,
+        pool: Sequence[int] | None,
+        periods: Tensor | None,
+        window: int | None,
+    ) -> "BaseRun":
+        if window is not None and periods is None:
+            raise SettingError("window= counts periods of time; pass time= as well")
         if window is not None:
             require_integer("window", window)
         forgetful = is_forgetful(recipe)
         column = outcomes(table, y)
         if forgetful and not isinstance(recipe, Model):
-            recipe = Model.of(cast(Any, recipe), schema, classes=None if classes is None else list(classes))
+            recipe = Model.of(
+                cast(Any, recipe), schema, classes=None if classes is None else list(classes)
+            )
         if isinstance(recipe, Model) and not recipe.is_regression:
-            own = getattr(recipe.wrapped, "classes_", None) if isinstance(recipe, BlackBox) else None
-            column = as_named(column, range(len(recipe.classes)) if own is None else own, recipe.classes)
+            own = (
+                getattr(recipe.wrapped, "classes_", None) if isinstance(recipe, BlackBox) else None
+            )
+            column = as_named(
+                column, range(len(recipe.classes)) if own is None else own, recipe.classes
+            )
             classes = recipe.classes if classes is None else classes
         if forgetful:
             assert isinstance(recipe, BlackBox)
-            learnt = cls(Recipe(), table, column, schema, tuple(recipe.classes), seed, None, periods, window).in_use()
-            how = Recipe(estimator=xgboost_estimator(recipe, learnt.X, learnt.y, seed), inputs=recipe.inputs)
+            learnt = cls(
+                Recipe(), table, column, schema, tuple(recipe.classes), seed, None, periods, window
+            ).in_use()
+            how = Recipe(
+                estimator=xgboost_estimator(recipe, learnt.X, learnt.y, seed), inputs=recipe.inputs
+            )
         else:
             how = Recipe.of(recipe)
         names = how.names(table, column, classes)
@@ -135,47 +184,74 @@ class BaseRun:
         if self.periods is None or self.window is None:
             return self
         new = self.periods > int(self.periods.max()) - self.window
-        rows, pool = new.nonzero().squeeze(1), self.pool
+        rows = new.nonzero().squeeze(1)
+        pool = self.pool
         if pool is not None:
-            require(bool(new[pool].all()), f"pool must hold rows of the newest {self.window} periods, as the window is")
+            if not bool(new[pool].all()):
+                raise SettingError(
+                    f"pool must hold rows of the newest {self.window} periods, as the window is"
+                )
             pool = new.cumsum(0)[pool] - 1
         return replace(
-            self, X=self.X.iloc[rows.numpy()], y=self.y.iloc[rows.numpy()], pool=pool, periods=None, window=None,
+            self,
+            X=self.X.iloc[rows.numpy()],
+            y=self.y.iloc[rows.numpy()],
+            pool=pool,
+            periods=None,
+            window=None,
             blocks=None if self.blocks is None else self.blocks[rows],
             weight=None if self.weight is None else self.weight[rows],
-            fit_params={name: of_rows(value, rows.numpy(), len(self.X)) for name, value in self.fit_params.items()},
-        )  # fmt: skip
+            fit_params={
+                name: of_rows(value, rows.numpy(), len(self.X))
+                for name, value in self.fit_params.items()
+            },
+        )
 
     def earlier(self) -> list[Tensor]:
-        """(n,) the rows of each earlier window, that which ends one period before the newest first."""
+        """(n,) the rows of each earlier window, that which ends one period before the newest
+        first."""
         fix = "pass time=, the name of a column or one value for each row"
         if self.periods is None:
             raise SettingError(f"the family 'history' needs to know how old rows are; {fix}")
         count = int(self.periods.max()) + 1
         length = count - 1 if self.window is None else self.window
-        ends = [end for end in range(count - 1, 0, -1) if self.window is None or end >= length][:MOST_AGO]
-        what = f"there are {count} periods, and the model in use learns from {self.window or 'all'} of them"
-        require(bool(ends), f"the family 'history' needs an earlier window: {what}; pass a smaller window=")
+        ends = [end for end in range(count - 1, 0, -1) if self.window is None or end >= length][
+            :MOST_AGO
+        ]
+        what = (
+            f"there are {count} periods, and the model in use learns from {self.window or 'all'} "
+            "of them"
+        )
+        if not bool(ends):
+            raise SettingError(
+                f"the family 'history' needs an earlier window: {what}; pass a smaller window="
+            )
         return [(self.periods < end) & (self.periods >= end - length) for end in ends]
 
     # ---- making models
 
     def train(self, variation: Variation, bar: Progress) -> ModelStack:
         """The networks of a variation."""
-        recipe, k = self._recipe(variation), len(self.classes)
+        recipe = self._recipe(variation)
+        k = len(self.classes)
         variation = self._weighted(variation)
         if not variation.last_layer:
             return recipe.train(self.x, self.labels, k, variation, bar)
         # A linear model on what the layers below make of the rows.
         first = self._weighted(Variation((self.seed,), (self.seed,)))
-        base, count = recipe.train(self.x, self.labels, k, first, Progress(False, "")), len(variation)
+        base = recipe.train(self.x, self.labels, k, first, Progress(False, ""))
+        count = len(variation)
         if not isinstance(base, Stack) or len(base.sizes) < 3:
-            raise SettingError("the family 'last_layer' needs a network of Linear and ReLU layers in turn")
+            raise SettingError(
+                "the family 'last_layer' needs a network of Linear and ReLU layers in turn"
+            )
         dtype = base.theta.dtype
         with torch.no_grad():
             features = base.hidden(self.x.to(dtype))[0].clone()
         with torch.device("meta"):
-            head = nn.Sequential(nn.Linear(base.sizes[-2], base.sizes[-1], dtype=dtype)).to_empty(device="cpu")
+            head = nn.Sequential(nn.Linear(base.sizes[-2], base.sizes[-1], dtype=dtype)).to_empty(
+                device="cpu"
+            )
         heads = fit_stack(head, recipe.start(head), features, self.labels, variation, recipe, bar)
         whole = Stack(base.sizes, count, dtype)
         tensors = {name: v.expand(count, *v.shape[1:]) for name, v in base.state().items()}
@@ -184,17 +260,24 @@ class BaseRun:
         return whole
 
     def _weighted(self, variation: Variation) -> Variation:
-        """The variation, in which rows also count by their weights; these have mean 1, as steps go by them."""
+        """The variation, in which rows also count by their weights; these have mean 1, as steps go
+        by them."""
         if self.weight is None:
             return variation
         weight = (self.weight / self.weight.mean()).float().expand(len(variation), -1)
-        return replace(variation, emphasis=weight if variation.emphasis is None else variation.emphasis * weight)
+        return replace(
+            variation,
+            emphasis=weight if variation.emphasis is None else variation.emphasis * weight,
+        )
 
     def fit_estimators(self, variation: Variation, workers: int, bar: Progress) -> FittedEstimators:
         """Clones of the estimator; the variation says which rows, labels and seed a clone gets."""
-        fits, names, each = list[EstimatorFit](), np.array(self.classes), one_thread(self.recipe.estimator)
+        fits = list[EstimatorFit]()
+        names = np.array(self.classes)
+        each = one_thread(self.recipe.estimator)
         for i in range(len(variation)):
-            rows, y = np.arange(len(self.X)), self.y
+            rows = np.arange(len(self.X))
+            y = self.y
             if variation.kept is not None:
                 rows = np.flatnonzero(variation.kept[i].numpy())
             if variation.rows is not None:
@@ -209,7 +292,9 @@ class BaseRun:
                 y = pd.Series(names[labels] if self.classes else labels, index=y.index)
             settings = each | dict(variation.settings[i] if variation.settings else {})
             table = self.recipe.estimator, self.recipe.inputs, self.X, y, self.schema, self.classes
-            fits.append(EstimatorFit(*table, variation.weights[i], rows, settings, self.given_to_fit()))
+            fits.append(
+                EstimatorFit(*table, variation.weights[i], rows, settings, self.given_to_fit())
+            )
         return FittedEstimators(fit_all(fits, workers, bar))
 
     def given_to_fit(self) -> dict[str, Any]:
@@ -224,11 +309,14 @@ class BaseRun:
     # ---- what models are made from
 
     def origins(self, variation: Variation) -> tuple[str, ...]:
-        """Of each model of a variation: a short hash of the rows and outcomes it learns from, and one of all it is made
-        from."""
-        recipe, n = self._recipe(variation), len(self.X)
+        """Of each model of a variation: a short hash of the rows and outcomes it learns from, and
+        one of all it is made from."""
+        recipe = self._recipe(variation)
+        n = len(self.X)
         base = self.seed if variation.last_layer else None
-        common = hashlib.sha256(f"{_settings(recipe, n)} {self.schema.encoding_key} {base}".encode())
+        common = hashlib.sha256(
+            f"{_settings(recipe, n)} {self.schema.encoding_key} {base}".encode()
+        )
         common.update(self.x.numpy().tobytes() + self.labels.numpy().tobytes())
         if self.weight is not None:
             common.update(self.weight.numpy().tobytes())
@@ -237,10 +325,14 @@ class BaseRun:
         table = hashlib.sha256(self.x.numpy().tobytes() + self.labels.numpy().tobytes())
         out = list[str]()
         for i in range(len(variation)):
-            digest, rows = common.copy(), table.copy()
+            digest = common.copy()
+            rows = table.copy()
             epochs = variation.epochs[i] if variation.epochs else recipe.epochs
-            ordered = recipe.estimator is not None or recipe.batch_size < n  # else the order makes no difference
-            digest.update(f"{variation.weights[i]} {variation.order[i] if ordered else None} {epochs}".encode())
+            # else the order makes no difference
+            ordered = recipe.estimator is not None or recipe.batch_size < n
+            digest.update(
+                f"{variation.weights[i]} {variation.order[i] if ordered else None} {epochs}".encode()
+            )
             epsilon = variation.epsilon[i] if variation.epsilon else recipe.epsilon
             if epsilon:
                 digest.update(f"{float(epsilon)} {recipe.adversary()} {recipe.attack_box}".encode())
@@ -257,7 +349,8 @@ class BaseRun:
 def _positions(pool: Sequence[int], n: int) -> Tensor:
     rows = torch.as_tensor(np.asarray(pool), dtype=torch.int64)
     good = len(rows) == len(set(map(int, pool))) and bool(((rows >= 0) & (rows < n)).all())
-    require(good, f"pool must hold different positions of rows between 0 and {n - 1}")
+    if not good:
+        raise SettingError(f"pool must hold different positions of rows between 0 and {n - 1}")
     return rows
 
 
@@ -272,5 +365,10 @@ def _settings(recipe: Recipe, n: int) -> str:
         except ModelError:
             shape = repr(recipe.module)
         shape = f"{shape} {next(recipe.module.parameters()).dtype}"
-    loop = min(int(recipe.batch_size), n), float(recipe.lr), float(recipe.weight_decay), float(recipe.adam_eps)
+    loop = (
+        min(int(recipe.batch_size), n),
+        float(recipe.lr),
+        float(recipe.weight_decay),
+        float(recipe.adam_eps),
+    )
     return f"{shape} {loop}" + (f" {recipe.optimizer}" if recipe.optimizer != "adam" else "")

@@ -1,8 +1,10 @@
-"""A folder of models that were made before: retraining again reads them, and goes on where it was stopped.
+"""A folder of models that were made before: retraining again reads them, and goes on where it was
+stopped.
 
-Every file is a bank of some models (`retraining.store`), in a folder for what they learnt from and the versions of the
-libraries that made them. A model is known by its origin, whatever it was asked for together with. A file is written
-under another name first, so it is there wholly or not at all; one that is damaged is made again.
+Every file is a bank of some models (`retraining.store`), in a folder for what they learnt from and
+the versions of the libraries that made them. A model is known by its origin, whatever it was asked
+for together with. A file is written under another name first, so it is there wholly or not at all;
+one that is damaged is made again.
 """
 
 import hashlib
@@ -35,11 +37,18 @@ Place = tuple[ModelGroup, int]  # where a model is: which one of a group
 
 
 def cached(
-    folder: str | Path, run: BaseRun, variation: Variation, make: Callable[[Variation], ModelGroup], bar: Progress
+    folder: str | Path,
+    run: BaseRun,
+    variation: Variation,
+    make: Callable[[Variation], ModelGroup],
+    bar: Progress,
 ) -> ModelGroup:
-    """The models of a variation: those that the folder has, and the others, which are made and kept there."""
-    place, origins = Path(folder) / _key(run), run.origins(variation)
-    found, keep = _read(place, set(origins), run), True
+    """The models of a variation: those that the folder has, and the others, which are made and kept
+    there."""
+    place = Path(folder) / _key(run)
+    origins = run.origins(variation)
+    found = _read(place, set(origins), run)
+    keep = True
     bar.step(sum(origin in found for origin in origins))
     first = {origin: i for i, origin in reversed(list(enumerate(origins)))}  # of copies one will do
     missing = sorted(i for origin, i in first.items() if origin not in found)
@@ -52,7 +61,11 @@ def cached(
 
 def _key(run: BaseRun) -> str:
     """A short hash of what models learn from and who makes them; the rest is in their origins."""
-    libraries = {"torch"} if run.recipe.estimator is None else {"scikit-learn", _library(run.recipe.estimator)}
+    libraries = (
+        {"torch"}
+        if run.recipe.estimator is None
+        else {"scikit-learn", _library(run.recipe.estimator)}
+    )
     versions = [(name, _version(name)) for name in sorted(libraries)]
     digest = hashlib.sha256(f"{FORMAT} {versions} {run.schema.encoding_key} {run.classes}".encode())
     for part in (run.X, run.y.to_frame("outcome")):
@@ -83,9 +96,14 @@ def _read(place: Path, wanted: set[str], run: BaseRun) -> dict[str, Place]:
             if not held & wanted - set(found):
                 continue
             for group in load_bank(path, trust=True, schema=run.schema).groups:
-                found |= {origin: (group, j) for j, origin in enumerate(group.origins) if origin in wanted}
+                found |= {
+                    origin: (group, j) for j, origin in enumerate(group.origins) if origin in wanted
+                }
         except (FileError, KeyError, TypeError, ValueError) as error:
-            warnings.warn(f"{str(path)!r} in the cache is damaged, so its models are made again: {error}", stacklevel=5)
+            warnings.warn(
+                f"{str(path)!r} in the cache is damaged, so its models are made again: {error}",
+                stacklevel=5,
+            )
             path.unlink(missing_ok=True)
     return found
 
@@ -93,7 +111,8 @@ def _read(place: Path, wanted: set[str], run: BaseRun) -> dict[str, Place]:
 def _keep(place: Path, group: ModelGroup, run: BaseRun) -> bool:
     """Write some models; False if they cannot be written."""
     name = hashlib.sha256(" ".join(group.origins).encode()).hexdigest()[:16]
-    path, new = place / f"{name}.safetensors", place / f".{name}.{os.getpid()}"
+    path = place / f"{name}.safetensors"
+    new = place / f".{name}.{os.getpid()}"
     try:
         place.mkdir(parents=True, exist_ok=True)
         save_bank(ModelBank((group,), run.schema, run.classes, None, run.seed), new)
@@ -110,10 +129,18 @@ def _gathered(places: Sequence[Place], origins: tuple[str, ...]) -> ModelGroup:
     """One group of models from several; of one architecture, in this order."""
     first = places[-1][0]  # rather one that was made just now than one that was read
     if first.networks is None:
-        fitted = [group.estimators.fitted[j] for group, j in places if isinstance(group.estimators, FittedEstimators)]
+        fitted = [
+            group.estimators.fitted[j]
+            for group, j in places
+            if isinstance(group.estimators, FittedEstimators)
+        ]
         return ModelGroup(first.family, estimators=FittedEstimators(fitted), origins=origins)
     whole = stack_of(first.networks.module(0), len(places))
-    states = {id(group): list(group.networks.state().values()) for group, _ in places if group.networks is not None}
+    states = {
+        id(group): list(group.networks.state().values())
+        for group, _ in places
+        if group.networks is not None
+    }
     for k, value in enumerate(whole.state().values()):
         value.copy_(torch.stack([states[id(group)][k][j] for group, j in places]))
     return ModelGroup(first.family, whole, origins=origins)

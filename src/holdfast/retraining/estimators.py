@@ -1,4 +1,5 @@
-"""Scikit-learn-style estimators as recipes have them: cloned, seeded and fitted; written down and read by name."""
+"""Scikit-learn-style estimators as recipes have them: cloned, seeded and fitted; written down and
+read by name."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -11,8 +12,9 @@ import numpy.typing as npt
 import pandas as pd
 import torch
 
+from holdfast._core.checks import did_you_mean, optional, untyped
 from holdfast._core.progress import Progress
-from holdfast.errors import ModelError, SettingError, did_you_mean, optional, require, untyped
+from holdfast.errors import ModelError, SettingError
 from holdfast.models.base import Inputs
 from holdfast.models.compiled.decision_rule import core, name_of
 from holdfast.models.compiled.preprocessing import kind_of
@@ -34,11 +36,12 @@ class EstimatorFit:
     """One estimator to clone and fit.
 
     Args:
-        X, y, rows: the table and its outcomes, and the positions of the rows to learn from, in this order.
+        X, y, rows: the table and its outcomes, and the positions of the rows to learn from, in this
+            order.
         classes: their names in the order of the scores; none of a regressor.
         settings: in place of the estimator's own.
-        params: what else `fit` is given, such as weights; of values of which there is one for each row of X, those of
-            the rows to learn from.
+        params: what else `fit` is given, such as weights; of values of which there is one for each
+            row of X, those of the rows to learn from.
     """
 
     estimator: Any
@@ -54,19 +57,31 @@ class EstimatorFit:
 
     def __call__(self) -> FittedEstimator:
         """The clone, seeded wherever it has a `random_state`, and fitted."""
-        table, outcome = self.X, self.y
+        table = self.X
+        outcome = self.y
         if self.rows is not None:
-            table, outcome = table.iloc[self.rows], outcome.iloc[self.rows]
-        given: Any = table if self.inputs == "frame" else self.schema.encode(table, torch.float64).numpy()
+            table = table.iloc[self.rows]
+            outcome = outcome.iloc[self.rows]
+        given: Any = (
+            table if self.inputs == "frame" else self.schema.encode(table, torch.float64).numpy()
+        )
         if not self.classes:
             return self._of(self._fitted(given, outcome.to_numpy()))
-        names, numbers = list(self.classes), list(range(len(self.classes)))
+        names = list(self.classes)
+        numbers = list(range(len(self.classes)))
         by_name = (outcome.to_numpy(), names)
         by_number = (class_numbers(outcome, names).numpy(), numbers)
-        # Some libraries know no names, only the numbers 0 .. k - 1, and numbers come in any order of the names.
+        # Some libraries know no names, only the numbers 0 .. k - 1, and numbers come in any order
+        # of the names.
         unsorted = all(isinstance(name, str) for name in names) and names != sorted(names)
         numbered = unsorted or kind_of(core(self.estimator)).startswith("xgboost.")
-        ways = [by_name] if set(names) == set(numbers) else [by_number, by_name] if numbered else [by_name, by_number]
+        ways = (
+            [by_name]
+            if set(names) == set(numbers)
+            else [by_number, by_name]
+            if numbered
+            else [by_name, by_number]
+        )
         failed = list[ModelError]()
         for y, learns in ways:
             try:
@@ -80,30 +95,41 @@ class EstimatorFit:
         states = [name for name in clone.get_params() if name.split("__")[-1] == "random_state"]
         clone.set_params(**dict.fromkeys(states, self.seed % (1 << 32)), **self.settings)
         own_rows = np.arange(len(self.X)) if self.rows is None else self.rows
-        params = {name: of_rows(value, own_rows, len(self.X)) for name, value in self.params.items()}
+        params = {
+            name: of_rows(value, own_rows, len(self.X)) for name, value in self.params.items()
+        }
         try:
             if isinstance(clone, OwnFit):
                 return clone.made(rows, y, self.seed, params)
             clone.fit(rows, y, **params)
-            clone.predict(rows[:1])  # a threshold on a class that is known by another name only fails here
+            # a threshold on a class that is known by another name only fails here
+            clone.predict(rows[:1])
             return clone
         except (TypeError, ValueError) as error:
-            hint = "; if it takes encoded rows, make it with hf.Recipe(estimator=..., inputs='encoded')"
+            hint = (
+                "; if it takes encoded rows, make it with hf.Recipe(estimator=..., "
+                "inputs='encoded')"
+            )
             what = f"the estimator ({name_of(clone)}) could not be fitted: {error}"
             raise ModelError(what + (hint if self.inputs == "frame" else "")) from error
 
     def _named(self, clone: Any, learns: list[Any]) -> FittedEstimator:
         """A fitted classifier that was to learn these classes, under the names of the recipe's."""
-        names, what = list(self.classes), f"the estimator ({name_of(clone)})"
+        names = list(self.classes)
+        what = f"the estimator ({name_of(clone)})"
         known = hasattr(clone, "classes_")
-        require(known, f"{what} learns no classes; it is neither classifier nor regressor", ModelError)
+        if not known:
+            raise ModelError(f"{what} learns no classes; it is neither classifier nor regressor")
         learnt = [plain(c) for c in clone.classes_]
         called = [names[learns.index(c)] if c in learns else c for c in learnt]
-        require(set(learnt) == set(learns), f"the estimator learnt the classes {called}, expected {names}")
+        if set(learnt) != set(learns):
+            raise SettingError(f"the estimator learnt the classes {called}, expected {names}")
         if learnt == learns:
             return self._of(clone)
         if not hasattr(clone, "predict_proba"):
-            raise SettingError(f"the estimator has the classes in the order {called}, expected {names}")
+            raise SettingError(
+                f"the estimator has the classes in the order {called}, expected {names}"
+            )
         return self._of(InOrder(clone, tuple(names)))
 
     def _of(self, fitted: Any) -> FittedEstimator:
@@ -111,7 +137,8 @@ class EstimatorFit:
 
 
 class OwnFit:
-    """A function of the user's own that fits a model, `fit(X, y, seed)`, in the place of an estimator."""
+    """A function of the user's own that fits a model, `fit(X, y, seed)`, in the place of an
+    estimator."""
 
     def __init__(self, fit: Callable[..., Any]) -> None:
         self.own = fit
@@ -154,8 +181,9 @@ def weight_name(estimator: Any) -> str:
 
 
 def fit_all(fits: Sequence[EstimatorFit], workers: int, bar: Progress) -> list[FittedEstimator]:
-    """The fitted estimators, each by one thread and as many at once as there are workers: threads, as the libraries
-    that take long leave Python's lock to others, and a process would have to import all of them first."""
+    """The fitted estimators, each by one thread and as many at once as there are workers: threads,
+    as the libraries that take long leave Python's lock to others, and a process would have to
+    import all of them first."""
     out = list[FittedEstimator]()
     if min(workers, len(fits)) == 1:
         for fit in fits:
@@ -163,7 +191,9 @@ def fit_all(fits: Sequence[EstimatorFit], workers: int, bar: Progress) -> list[F
             bar.step(1)
         return out
     one: Any = untyped("threadpoolctl").threadpool_limits
-    pool = ThreadPoolExecutor(min(workers, len(fits)), initializer=lambda: one(1, user_api="openmp"))
+    pool = ThreadPoolExecutor(
+        min(workers, len(fits)), initializer=lambda: one(1, user_api="openmp")
+    )
     try:
         with one(1, user_api="blas"):
             for fitted in pool.map(EstimatorFit.__call__, fits):
@@ -190,14 +220,15 @@ class InOrder:
 
 
 def one_thread(estimator: Any) -> dict[str, Any]:
-    """Settings by which an estimator and all inside it use one thread: others are fitted at the same time, and sums of
-    several threads differ in the last bits from those of one."""
+    """Settings by which an estimator and all inside it use one thread: others are fitted at the
+    same time, and sums of several threads differ in the last bits from those of one."""
     params: dict[str, Any] = estimator.get_params()
     out = dict[str, Any]()
     for key, value in params.items():
         prefix, _, name = key.rpartition("__")
         library = kind_of(params[prefix] if prefix else estimator).partition(".")[0]
-        many = value != 1 and (value is not None or library in ("xgboost", "lightgbm"))  # None is one for scikit-learn
+        # None is one for scikit-learn
+        many = value != 1 and (value is not None or library in ("xgboost", "lightgbm"))
         if name == "n_jobs" and many:
             out[key] = 1
     return out
@@ -208,14 +239,16 @@ XGBOOST = {"n_estimators": 100, "max_depth": 6, "learning_rate": 0.3}
 
 
 def settings_of(estimator: Any, names: Sequence[str]) -> dict[str, float]:
-    """The settings of these names, of an estimator and of all inside it, that are positive numbers. Of `max_iter` only
-    that which is a number of trees."""
+    """The settings of these names, of an estimator and of all inside it, that are positive numbers.
+    Of `max_iter` only that which is a number of trees."""
     params: dict[str, Any] = estimator.get_params()
     out = dict[str, float]()
     for key, given in params.items():
         prefix, _, name = key.rpartition("__")
         owner = params[prefix] if prefix else estimator
-        value = XGBOOST.get(name) if given is None and kind_of(owner).startswith("xgboost.") else given
+        value = (
+            XGBOOST.get(name) if given is None and kind_of(owner).startswith("xgboost.") else given
+        )
         number = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
         trees = name != "max_iter" or type(owner).__name__.startswith("HistGradientBoosting")
         if name in names and trees and number:
@@ -223,14 +256,18 @@ def settings_of(estimator: Any, names: Sequence[str]) -> dict[str, float]:
     return out
 
 
-IDLE = ("random_state", "n_jobs", "verbose", "verbosity")  # settings that are overwritten, or change no model
+# settings that are overwritten, or change no model
+IDLE = ("random_state", "n_jobs", "verbose", "verbosity")
 
 
 def described(value: Any) -> str:
-    """Every setting of an estimator, however deep, by which two are told apart; its `repr` leaves out what is long."""
+    """Every setting of an estimator, however deep, by which two are told apart; its `repr` leaves
+    out what is long."""
     if hasattr(value, "get_params") and not isinstance(value, type):
         settings: dict[str, Any] = value.get_params(deep=False)
-        words = [f"{name}={described(v)}" for name, v in sorted(settings.items()) if name not in IDLE]
+        words = [
+            f"{name}={described(v)}" for name, v in sorted(settings.items()) if name not in IDLE
+        ]
         return f"{type(value).__module__}.{type(value).__qualname__}({', '.join(words)})"
     if isinstance(value, dict):
         items = cast(dict[Any, Any], value).items()
@@ -249,39 +286,67 @@ def described(value: Any) -> str:
 # ---- files
 
 
-BOOSTERS = ("XGBClassifier", "XGBRegressor", "XGBRFClassifier", "XGBRFRegressor", "LGBMClassifier", "LGBMRegressor")
+BOOSTERS = (
+    "XGBClassifier",
+    "XGBRegressor",
+    "XGBRFClassifier",
+    "XGBRFRegressor",
+    "LGBMClassifier",
+    "LGBMRegressor",
+)
 
 
 def named_estimator(name: str, settings: dict[str, Any]) -> Any:
-    """One of scikit-learn's, XGBoost's and LightGBM's own classifiers and regressors; a file cannot name anything
-    else."""
+    """One of scikit-learn's, XGBoost's and LightGBM's own classifiers and regressors; a file cannot
+    name anything else."""
     if name in BOOSTERS:
         odd = [key for key, value in settings.items() if not is_plain(value)]
-        require(not odd, f"{odd[0] if odd else ''!r} of the {name} in the recipe is neither a number nor a string")
-        return getattr(optional("xgboost" if name.startswith("XGB") else "lightgbm", "trees"), name)(**settings)
+        if odd:
+            raise SettingError(
+                f"{odd[0] if odd else ''!r} of the {name} in the recipe is neither a number nor a "
+                "string"
+            )
+        return getattr(
+            optional("xgboost" if name.startswith("XGB") else "lightgbm", "trees"), name
+        )(**settings)
     known = predictors()
-    require(name in known, f"unknown estimator {name!r} in the recipe; {did_you_mean(name, [*known, *BOOSTERS])}")
+    if name not in known:
+        raise SettingError(
+            f"unknown estimator {name!r} in the recipe; {did_you_mean(name, [*known, *BOOSTERS])}"
+        )
     return known[name](**settings)
 
 
 def predictors() -> dict[str, Any]:
     """scikit-learn's own classifiers and regressors by name."""
     kinds = ["classifier", "regressor"]
-    return dict(cast(list[tuple[str, Any]], untyped("sklearn.utils").all_estimators(type_filter=kinds)))
+    return dict(
+        cast(list[tuple[str, Any]], untyped("sklearn.utils").all_estimators(type_filter=kinds))
+    )
 
 
 def written_settings(estimator: Any) -> dict[str, Any]:
-    """The settings of an estimator that a file can hold; an error rather than a file that makes another model."""
+    """The settings of an estimator that a file can hold; an error rather than a file that makes
+    another model."""
     kind = cast(Any, type(estimator))
     if predictors().get(kind.__name__) is not kind:
-        raise SettingError(f"cannot write down a {kind.__name__}; only scikit-learn's own estimators can be")
+        raise SettingError(
+            f"cannot write down a {kind.__name__}; only scikit-learn's own estimators can be"
+        )
     defaults = {name: p.default for name, p in inspect.signature(kind).parameters.items()}
     out = dict[str, Any]()
     for name, value in estimator.get_params(deep=False).items():
-        if value is defaults[name] or (isinstance(value, str | float | int) and value == defaults[name]):
+        if value is defaults[name] or (
+            isinstance(value, str | float | int) and value == defaults[name]
+        ):
             continue
-        require(is_plain(value), f"cannot write down {name}={value!r} of a {kind.__name__}")
-        out[name] = [plain(v) for v in cast(list[Any], value)] if isinstance(value, list | tuple) else plain(value)
+        if not is_plain(value):
+            raise SettingError(f"cannot write down {name}={value!r} of a {kind.__name__}")
+        out[name] = (
+            [plain(v) for v in cast(list[Any], value)]
+            if isinstance(value, list | tuple)
+            else plain(value)
+        )
     return out
 
 

@@ -1,7 +1,9 @@
-"""Families of retrained models: in what a model may differ from the one in use when it is made again.
+"""Families of retrained models: in what a model may differ from the one in use when it is made
+again.
 
-Each family is a function from the run that made that model and the numbers of the models wanted to variations of it,
-one for each architecture. Model i of a family is made in the same way whatever others are asked for.
+Each family is a function from the run that made that model and the numbers of the models wanted to
+variations of it, one for each architecture. Model i of a family is made in the same way whatever
+others are asked for.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from holdfast.errors import SettingError, did_you_mean, listed, require
+from holdfast._core.checks import did_you_mean, listed
+from holdfast.errors import SettingError
 from holdfast.retraining.base_run import BaseRun
 from holdfast.retraining.estimators import settings_of
 from holdfast.retraining.loop import Variation
@@ -22,14 +25,16 @@ GOLDEN = 0.6180339887498949  # its multiples spread evenly however many there ar
 
 
 def retrain(run: BaseRun, models: range) -> list[Variation]:
-    """What a real retraining does: other initial weights, another order, and rows drawn with replacement."""
+    """What a real retraining does: other initial weights, another order, and rows drawn with
+    replacement."""
     seeds = run.own_seeds(4, models)
     return [Variation(seeds, seeds, emphasis=_times_drawn(run, 5, models))]
 
 
 def fresh(run: BaseRun, models: range) -> list[Variation]:
-    """As far from the model in use as models of new data lie: other initial weights, another order, and fewer rows
-    drawn with replacement, on which a network makes as many steps. See `next_training`."""
+    """As far from the model in use as models of new data lie: other initial weights, another order,
+    and fewer rows drawn with replacement, on which a network makes as many steps. See
+    `next_training`."""
     n = len(run.labels)
     count = fresh_rows(n, run.spread, class_counts(run.labels, len(run.classes)))
     seeds = run.own_seeds(8, models)
@@ -55,7 +60,10 @@ def seed_and_order(run: BaseRun, models: range) -> list[Variation]:
 def leave_one_out(run: BaseRun, models: range) -> list[Variation]:
     """The same weights and order; model i lacks the i-th row of the pool."""
     rows = len(run.left_out)
-    require(models.stop <= rows, f"leave_one_out up to {models.stop} needs as many rows; there are {rows}")
+    if not models.stop <= rows:
+        raise SettingError(
+            f"leave_one_out up to {models.stop} needs as many rows; there are {rows}"
+        )
     kept = torch.ones(len(models), len(run.labels), dtype=torch.bool)
     kept[torch.arange(len(models)), run.left_out[models.start : models.stop]] = False
     return [Variation(run.same_seed(models), run.same_seed(models), kept=kept)]
@@ -64,7 +72,8 @@ def leave_one_out(run: BaseRun, models: range) -> list[Variation]:
 def leave_share_out(run: BaseRun, models: range, share: float = 0.1) -> list[Variation]:
     """The same weights and order; every model lacks a random tenth of the rows."""
     n = len(run.labels)
-    kept, count = torch.ones(len(models), n, dtype=torch.bool), max(1, round(share * n))
+    kept = torch.ones(len(models), n, dtype=torch.bool)
+    count = max(1, round(share * n))
     for row, i in enumerate(models):
         kept[row, torch.randperm(n, generator=run.generator(1, i))[:count]] = False
     return [Variation(run.same_seed(models), run.same_seed(models), kept=kept)]
@@ -72,22 +81,31 @@ def leave_share_out(run: BaseRun, models: range, share: float = 0.1) -> list[Var
 
 def bootstrap(run: BaseRun, models: range) -> list[Variation]:
     """The same weights and order; every row counts as often as it was drawn, with replacement."""
-    return [Variation(run.same_seed(models), run.same_seed(models), emphasis=_times_drawn(run, 2, models))]
+    return [
+        Variation(
+            run.same_seed(models), run.same_seed(models), emphasis=_times_drawn(run, 2, models)
+        )
+    ]
 
 
 def history(run: BaseRun, models: range) -> list[Variation]:
-    """As `retrain`, on older rows: those up to 1, 2 and 3 periods before the newest one, in turn, over as many periods
-    as the model in use has learnt from (all of them: from the first one on). Listed by age."""
-    windows, out = run.earlier(), list[Variation]()
+    """As `retrain`, on older rows: those up to 1, 2 and 3 periods before the newest one, in turn,
+    over as many periods as the model in use has learnt from (all of them: from the first one on).
+    Listed by age."""
+    windows = run.earlier()
+    out = list[Variation]()
     for ago, kept in enumerate(windows):
         own = [i for i in models if i % len(windows) == ago]
         if own:
-            seeds, times = run.own_seeds(6, own), _times_drawn(run, 7, own, kept.nonzero().squeeze(1))
+            seeds = run.own_seeds(6, own)
+            times = _times_drawn(run, 7, own, kept.nonzero().squeeze(1))
             out.append(Variation(seeds, seeds, kept=kept.expand(len(own), -1), emphasis=times))
     return out
 
 
-def _times_drawn(run: BaseRun, purpose: int, models: Iterable[int], of: Tensor | None = None) -> Tensor:
+def _times_drawn(
+    run: BaseRun, purpose: int, models: Iterable[int], of: Tensor | None = None
+) -> Tensor:
     """(M, n) how often each row is drawn, with replacement, of all or of some."""
     n = len(run.labels)
     of = torch.arange(n) if of is None else of
@@ -96,7 +114,8 @@ def _times_drawn(run: BaseRun, purpose: int, models: Iterable[int], of: Tensor |
 
 
 def _drawn(run: BaseRun, purpose: int, i: int, of: Tensor, count: int | None = None) -> Tensor:
-    """Positions of rows, drawn with replacement from some for model i; again where that leaves a class without any.
+    """Positions of rows, drawn with replacement from some for model i; again where that leaves a
+    class without any.
 
     Rows that belong together are drawn together: as many blocks as there are, or so many rows.
     """
@@ -104,7 +123,11 @@ def _drawn(run: BaseRun, purpose: int, i: int, of: Tensor, count: int | None = N
     g = run.generator(purpose, i)
     there = run.labels[of].bincount(minlength=k) if k else torch.zeros(0)
     for _ in range(MOST_DRAWS):
-        rows = _rows_drawn(of, count, g) if run.blocks is None else _blocks_drawn(of, run.blocks[of], count, g)
+        rows = (
+            _rows_drawn(of, count, g)
+            if run.blocks is None
+            else _blocks_drawn(of, run.blocks[of], count, g)
+        )
         if not k or bool((run.labels[rows].bincount(minlength=k)[there > 0] > 0).all()):
             return rows
     rare = run.classes[int(there.where(there > 0, len(run.labels)).argmin())]
@@ -133,7 +156,8 @@ def _blocks_drawn(of: Tensor, block: Tensor, count: int | None, g: torch.Generat
 
 
 def last_layer(run: BaseRun, models: range) -> list[Variation]:
-    """The features stay; the last layer is drawn and trained anew, with another order of the rows."""
+    """The features stay; the last layer is drawn and trained anew, with another order of the
+    rows."""
     return [Variation(run.new_seeds(models), run.new_seeds(models), last_layer=True)]
 
 
@@ -151,41 +175,73 @@ def _factors(models: Iterable[int]) -> list[float]:
 def trees(run: BaseRun, models: range) -> list[Variation]:
     """The same rows and seed; half to one and a half times as many trees."""
     same = Variation(run.same_seed(models), run.same_seed(models))
-    return [_scaled(run, models, same, "trees", ("n_estimators", "iterations", "max_iter"), least=1)]
+    return [
+        _scaled(run, models, same, "trees", ("n_estimators", "iterations", "max_iter"), least=1)
+    ]
 
 
 def depth(run: BaseRun, models: range) -> list[Variation]:
-    """The same rows with new seeds; trees half to one and a half times as deep, or with as many leaves."""
+    """The same rows with new seeds; trees half to one and a half times as deep, or with as many
+    leaves."""
     new = Variation(run.new_seeds(models), run.same_seed(models))
-    return [_scaled(run, models, new, "depth", ("max_depth", "num_leaves", "max_leaf_nodes", "max_leaves"), least=1)]
+    return [
+        _scaled(
+            run,
+            models,
+            new,
+            "depth",
+            ("max_depth", "num_leaves", "max_leaf_nodes", "max_leaves"),
+            least=1,
+        )
+    ]
 
 
 def learning_rate(run: BaseRun, models: range) -> list[Variation]:
     """The same rows and seed; half to one and a half times the learning rate."""
     same = Variation(run.same_seed(models), run.same_seed(models))
-    return [_scaled(run, models, same, "learning_rate", ("learning_rate", "learning_rate_init"), least=None)]
+    return [
+        _scaled(
+            run, models, same, "learning_rate", ("learning_rate", "learning_rate_init"), least=None
+        )
+    ]
 
 
 def _scaled(
-    run: BaseRun, models: range, variation: Variation, name: str, settings: Sequence[str], *, least: int | None
+    run: BaseRun,
+    models: range,
+    variation: Variation,
+    name: str,
+    settings: Sequence[str],
+    *,
+    least: int | None,
 ) -> Variation:
-    """A variation whose estimators have other values of some settings; integers of at least `least`, if given."""
+    """A variation whose estimators have other values of some settings; integers of at least
+    `least`, if given."""
     known = settings_of(run.recipe.estimator, settings)
-    why = f"the estimator has none of {listed(settings)} with a number that limits it; set one, or leave the family out"
-    require(bool(known), f"family {name!r}: {why}")
+    why = (
+        f"the estimator has none of {listed(settings)} with a number that limits it; set one, or "
+        "leave the family out"
+    )
+    if not bool(known):
+        raise SettingError(f"family {name!r}: {why}")
 
     def scaled(setting: str, value: Any, factor: float) -> Any:
         if least is None:
             return value * factor
         return max(2 if "leaves" in setting or "leaf" in setting else least, round(value * factor))
 
-    each = [{key: scaled(key, value, factor) for key, value in known.items()} for factor in _factors(models)]
+    each = [
+        {key: scaled(key, value, factor) for key, value in known.items()}
+        for factor in _factors(models)
+    ]
     return replace(variation, settings=tuple(each))
 
 
 def width(run: BaseRun, models: range) -> list[Variation]:
-    """Hidden layers half, three quarters, one and a half times and twice as wide, with new weights; listed by width."""
-    factors, out = (0.5, 1.5, 0.75, 2.0), list[Variation]()
+    """Hidden layers half, three quarters, one and a half times and twice as wide, with new weights;
+    listed by width."""
+    factors = 0.5, 1.5, 0.75, 2.0
+    out = list[Variation]()
     for turn, factor in enumerate(factors):
         seeds = tuple(run.seed + 1 + i for i in models if i % len(factors) == turn)
         if seeds:
@@ -194,9 +250,12 @@ def width(run: BaseRun, models: range) -> list[Variation]:
 
 
 def label_noise(run: BaseRun, models: range, share: float = 0.02) -> list[Variation]:
-    """The same weights and order; two in a hundred labels are replaced by another class, numbers by each other."""
-    n, k = len(run.labels), len(run.classes)
-    labels, count = run.labels.repeat(len(models), 1), max(1 if k else 2, round(share * n))
+    """The same weights and order; two in a hundred labels are replaced by another class, numbers by
+    each other."""
+    n = len(run.labels)
+    k = len(run.classes)
+    labels = run.labels.repeat(len(models), 1)
+    count = max(1 if k else 2, round(share * n))
     for row, i in enumerate(models):
         g = run.generator(3, i)
         rows = torch.randperm(n, generator=g)[:count]
@@ -209,25 +268,41 @@ def label_noise(run: BaseRun, models: range, share: float = 0.02) -> list[Variat
 
 
 Family = Callable[[BaseRun, range], list[Variation]]
-_FOR_BOTH = (retrain, fresh, history, seed, seed_and_order, leave_one_out, leave_share_out, bootstrap, label_noise)
+_FOR_BOTH = (
+    retrain,
+    fresh,
+    history,
+    seed,
+    seed_and_order,
+    leave_one_out,
+    leave_share_out,
+    bootstrap,
+    label_noise,
+)
 _NETWORKS = (last_layer, epochs, width)
 _ESTIMATORS = (trees, depth, learning_rate)
-FAMILIES: dict[str, Family] = {make.__name__: make for make in (*_FOR_BOTH, *_NETWORKS, *_ESTIMATORS)}
+FAMILIES: dict[str, Family] = {
+    make.__name__: make for make in (*_FOR_BOTH, *_NETWORKS, *_ESTIMATORS)
+}
 FOR_NETWORKS = tuple(make.__name__ for make in (*_FOR_BOTH, *_NETWORKS))
 FOR_ESTIMATORS = tuple(make.__name__ for make in (*_FOR_BOTH, *_ESTIMATORS))
 
 
 def family(name: str) -> Family:
-    require(name in FAMILIES, f"unknown family {name!r}; {did_you_mean(name, FAMILIES)}")
+    if name not in FAMILIES:
+        raise SettingError(f"unknown family {name!r}; {did_you_mean(name, FAMILIES)}")
     return FAMILIES[name]
 
 
 def parsed_families(text: str, what: str = "families") -> dict[str, int]:
-    """'seed=100,leave_one_out=20' -> how many models of each family; `what` names the setting in errors."""
+    """'seed=100,leave_one_out=20' -> how many models of each family; `what` names the setting in
+    errors."""
     out = dict[str, int]()
     for part in text.split(","):
         name, equals, count = (word.strip() for word in part.partition("="))
-        require(bool(equals) and count.isdigit(), f"{what} takes NAME=COUNT,NAME=COUNT, got {part.strip()!r}")
-        require(name not in out, f"{what} names {name!r} twice; give each family one count")
+        if not (bool(equals) and count.isdigit()):
+            raise SettingError(f"{what} takes NAME=COUNT,NAME=COUNT, got {part.strip()!r}")
+        if name in out:
+            raise SettingError(f"{what} names {name!r} twice; give each family one count")
         out[name] = int(count)
     return out

@@ -1,4 +1,5 @@
-"""Fitted estimators of a bank: compiled when a search asks for one, which takes longer than to judge rows by it."""
+"""Fitted estimators of a bank: compiled when a search asks for one, which takes longer than to
+judge rows by it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,14 +24,20 @@ class FittedEstimator:
 
     @cached_property
     def model(self) -> Model:
-        names, outputs = self.classes or None, self.outputs
-        return Model.of(self.estimator, self.schema, classes=names, outputs=outputs, inputs=self.inputs)
+        names = self.classes or None
+        outputs = self.outputs
+        return Model.of(
+            self.estimator, self.schema, classes=names, outputs=outputs, inputs=self.inputs
+        )
 
     def judge(self, like: BlackBox) -> Model:
-        """The model, if it is there already; or what judges rows of a table as it would, which is like another."""
+        """The model, if it is there already; or what judges rows of a table as it would, which is
+        like another."""
         if "model" in self.__dict__:
             return self.model
-        return self.__dict__.setdefault("_judge", Judge.like(like, self.estimator, self.classes or None, self.outputs))
+        return self.__dict__.setdefault(
+            "_judge", Judge.like(like, self.estimator, self.classes or None, self.outputs)
+        )
 
 
 class FittedEstimators(Sequence[Model]):
@@ -50,8 +57,8 @@ class FittedEstimators(Sequence[Model]):
         return FittedEstimators(self.fitted[i]) if isinstance(i, slice) else self.fitted[i].model
 
     def judges(self) -> list[Model]:
-        """Models that judge rows of a table and nothing else, where the first one can be compiled: all go by their
-        largest score then, and need not be."""
+        """Models that judge rows of a table and nothing else, where the first one can be compiled:
+        all go by their largest score then, and need not be."""
         first = self[0] if len(self) else None
         if isinstance(first, CompiledModel) and not any(first.offset):
             return [fitted.judge(first) for fitted in self.fitted]

@@ -1,4 +1,5 @@
-"""A trained model as a stack of networks with derivatives, and a stack as ordinary modules again."""
+"""A trained model as a stack of networks with derivatives, and a stack as ordinary modules
+again."""
 
 import copy
 from collections.abc import Sequence
@@ -7,7 +8,7 @@ from typing import Any
 import pandas as pd
 from torch import Tensor, nn
 
-from holdfast.errors import ModelError, require
+from holdfast.errors import ModelError, SettingError
 from holdfast.models.base import Model
 from holdfast.models.black_box import CompiledModel
 from holdfast.models.torch_model import TorchModel
@@ -18,9 +19,11 @@ from holdfast.retraining.outcomes import class_names, class_numbers, outcomes
 
 
 def net_of(module: nn.Module, count: int) -> tuple[Net, Weights]:
-    """The architecture of a module and `count` copies of its parameters; the module itself is not touched.
+    """The architecture of a module and `count` copies of its parameters; the module itself is not
+    touched.
 
-    `Leaky`, by hand, where it is Linear and one kind of ReLU or LeakyReLU in turn (dropout is idle), else `AnyModule`.
+    `Leaky`, by hand, where it is Linear and one kind of ReLU or LeakyReLU in turn (dropout is
+    idle), else `AnyModule`.
     """
     layers = [m for m in flat_layers(module) if not isinstance(m, nn.Dropout | nn.Identity)]
     slope = _slope(layers)
@@ -31,12 +34,16 @@ def net_of(module: nn.Module, count: int) -> tuple[Net, Weights]:
     linear = [m for m in layers if isinstance(m, nn.Linear)]
     net = Leaky((linear[0].in_features, *(m.out_features for m in linear)), slope)
     theta = net.weights(count, linear[0].weight.dtype)
-    return net, net.load(theta, [(m.weight.detach().T[None], m.bias.detach()[None, None]) for m in linear])
+    return net, net.load(
+        theta, [(m.weight.detach().T[None], m.bias.detach()[None, None]) for m in linear]
+    )
 
 
 def _slope(layers: Sequence[nn.Module]) -> float | None:
-    """The slope below 0 that all layers between the Linear ones have; None if it is another kind of network."""
-    linear, kinks = layers[::2], layers[1::2]
+    """The slope below 0 that all layers between the Linear ones have; None if it is another kind of
+    network."""
+    linear = layers[::2]
+    kinks = layers[1::2]
     if len(layers) % 2 == 0 or any(type(m) is not nn.Linear or m.bias is None for m in linear):
         return None
     if len(set(linear)) < len(linear) or any(type(m) not in (nn.ReLU, nn.LeakyReLU) for m in kinks):
@@ -47,7 +54,8 @@ def _slope(layers: Sequence[nn.Module]) -> float | None:
 
 def members_of(module: nn.Module, net: Net, theta: Weights) -> ModelStack:
     """The networks as copies of a module with other parameters."""
-    out, count = stack_of(module, len(theta)), len(theta)
+    out = stack_of(module, len(theta))
+    count = len(theta)
     names = [name for name, _ in module.named_parameters()]
     tensors = list[Tensor]()
     if isinstance(net, Leaky):
@@ -64,16 +72,21 @@ def members_of(module: nn.Module, net: Net, theta: Weights) -> ModelStack:
 
 
 def with_logits(model: Model, what: str) -> TorchModel:
-    """The model, if it is a torch module that returns logits, or its exact copy as one; `what` needs one."""
+    """The model, if it is a torch module that returns logits, or its exact copy as one; `what`
+    needs one."""
     if model.is_regression:
         raise ModelError(f"{what} needs a classifier, and this is a regression model")
     if isinstance(model, CompiledModel) and model.program is not None:
         return model.program
     if not isinstance(model, TorchModel):
-        raise ModelError(f"{what} needs a torch module, got a model without gradients ({type(model).__name__})")
+        raise ModelError(
+            f"{what} needs a torch module, got a model without gradients ({type(model).__name__})"
+        )
     if model.outputs != "logits":
         returns = f"{what} needs the logits of the model, and its module returns {model.outputs}"
-        raise ModelError(f"{returns}; leave out the last sigmoid or softmax and wrap it again with hf.Model.of")
+        raise ModelError(
+            f"{returns}; leave out the last sigmoid or softmax and wrap it again with hf.Model.of"
+        )
     return model
 
 
@@ -81,7 +94,10 @@ def encoded(model: Model, X: Any) -> Tensor:
     """(n, d) rows of a table, or their encoding, in the model's kind of numbers."""
     x = X.detach().to(model.dtype) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
     good = x.ndim == 2 and x.shape[1] == model.schema.width and len(x) > 0
-    require(good, f"need at least one row of {model.schema.width} columns, got {tuple(x.shape)}")
+    if not good:
+        raise SettingError(
+            f"need at least one row of {model.schema.width} columns, got {tuple(x.shape)}"
+        )
     return x
 
 

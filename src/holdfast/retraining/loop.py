@@ -1,14 +1,15 @@
 """The plain training loop, for one model or a stack: mini-batches, cross-entropy, Adam.
 
-With epsilon > 0 training is adversarial (Madry et al. 2018): each batch is replaced by rows of the balls around it on
-which the loss is high, min_w mean_i max_{|e| <= epsilon} loss(x_i + e). For a linear score, two classes and the linf
-ball, that maximum is exact:
+With epsilon > 0 training is adversarial (Madry et al. 2018): each batch is replaced by rows of the
+balls around it on which the loss is high, min_w mean_i max_{|e| <= epsilon} loss(x_i + e). For a
+linear score, two classes and the linf ball, that maximum is exact:
 
     max loss = log(1 + exp(-y (w.x + b) + epsilon |w|_1)),    y in {-1, +1}
 
-What retrained models differ in is a `Variation`: initial weights, order of the rows, rows left out, weights and labels
-of rows, number of epochs. Weights and order have generators of their own, so a variation changes the one and not the
-other; rows that are left out drop out of an order that stays the same.
+What retrained models differ in is a `Variation`: initial weights, order of the rows, rows left out,
+weights and labels of rows, number of epochs. Weights and order have generators of their own, so a
+variation changes the one and not the other; rows that are left out drop out of an order that stays
+the same.
 """
 
 import copy
@@ -20,10 +21,11 @@ import torch
 from torch import Tensor, nn
 
 from holdfast._core.adam import Adam
+from holdfast._core.checks import require_integer, require_number
 from holdfast._core.progress import Progress
 from holdfast._core.rows import CACHE_CELLS, limited_threads, rows_per_chunk
 from holdfast.distances import BallNorm, distance_of
-from holdfast.errors import SettingError, require, require_integer, require_number
+from holdfast.errors import SettingError
 from holdfast.nn.stack import ModelStack, ModuleStack, Stack, lent_generator, stack_of
 from holdfast.retraining.attacks import Adversary
 
@@ -32,27 +34,34 @@ Start = Callable[[int], dict[str, Tensor]]  # a seed -> named initial tensors
 
 @dataclass(frozen=True)
 class Variation:
-    """In what M models of one architecture differ. Everything not given is as in the first model."""
+    """In what M models of one architecture differ. Everything not given is as in the first
+    model."""
 
     weights: tuple[int, ...]  # M seeds of the initial weights
     order: tuple[int, ...]  # M seeds of the order of the rows
     kept: Tensor | None = None  # (M, n) which rows each model sees; as many for each
     emphasis: Tensor | None = None  # (M, n) how much each row counts
     labels: Tensor | None = None  # (M, n)
-    rows: Tensor | None = None  # (M, m) positions of the rows that each model sees in an epoch, with repetitions
+    # (M, m) positions of the rows that each model sees in an epoch, with repetitions
+    rows: Tensor | None = None
     epochs: tuple[int, ...] | None = None
     epsilon: tuple[float, ...] | None = None  # radius of the balls that rows are attacked in
-    settings: tuple[Mapping[str, Any], ...] | None = None  # of estimators, which have more than their rows and seeds
+    # of estimators, which have more than their rows and seeds
+    settings: tuple[Mapping[str, Any], ...] | None = None
     width: float = 1.0  # of the hidden layers of all M models, as a multiple of the first model's
     last_layer: bool = False  # only that is trained, on the features of the first model
 
     def __post_init__(self) -> None:
         if len(self.weights) != len(self.order):
-            raise SettingError(f"{len(self.weights)} weight seeds for {len(self.order)} order seeds")
+            raise SettingError(
+                f"{len(self.weights)} weight seeds for {len(self.order)} order seeds"
+            )
         if self.kept is not None and bool((self.kept.sum(1) != self.kept[:1].sum()).any()):
             raise SettingError("models that are trained together must leave out equally many rows")
-        require(self.kept is None or bool(self.kept.any(1).all()), "no row is left to train on")
-        require(self.kept is None or self.rows is None, "a variation has the rows that are kept, or rows, not both")
+        if self.kept is not None and not bool(self.kept.any(1).all()):
+            raise SettingError("no row is left to train on")
+        if self.kept is not None and self.rows is not None:
+            raise SettingError("a variation has the rows that are kept, or rows, not both")
 
     def __len__(self) -> int:
         return len(self.weights)
@@ -67,9 +76,15 @@ class Variation:
         chosen = list(range(len(self))[models]) if isinstance(models, slice) else models
 
         def some(values: Any) -> Any:
-            return values[chosen] if isinstance(values, Tensor) else tuple(values[i] for i in chosen)
+            return (
+                values[chosen] if isinstance(values, Tensor) else tuple(values[i] for i in chosen)
+            )
 
-        each = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("width", "last_layer")}
+        each = {
+            f.name: getattr(self, f.name)
+            for f in fields(self)
+            if f.name not in ("width", "last_layer")
+        }
         return replace(self, **{name: None if v is None else some(v) for name, v in each.items()})
 
 
@@ -101,8 +116,8 @@ class RobustLoop(Loop):
     Args:
         optimizer: "adam", or "sgd" (plain gradient descent).
         epsilon: radius of the ball around each encoded row, 0 for none.
-        attack: "pgd" (steps from a random point), or "fgsm" (one step). A linear score of two classes in the linf ball
-            needs neither: its worst row is known.
+        attack: "pgd" (steps from a random point), or "fgsm" (one step). A linear score of two
+            classes in the linf ball needs neither: its worst row is known.
         attack_steps, attack_norm: steps of "pgd", and the ball: "linf" or "l2".
         attack_box: attacked rows keep to the range of the training rows.
     """
@@ -116,15 +131,22 @@ class RobustLoop(Loop):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.optimizer in ("adam", "sgd"), f"optimizer must be 'adam' or 'sgd', got {self.optimizer!r}")
-        require(self.attack in ("pgd", "fgsm"), f"attack must be 'pgd' or 'fgsm', got {self.attack!r}")
+        if self.optimizer not in ("adam", "sgd"):
+            raise SettingError(f"optimizer must be 'adam' or 'sgd', got {self.optimizer!r}")
+        if self.attack not in ("pgd", "fgsm"):
+            raise SettingError(f"attack must be 'pgd' or 'fgsm', got {self.attack!r}")
         require_number("epsilon", self.epsilon)
         require_integer("attack_steps", self.attack_steps)
-        require(isinstance(self.attack_box, bool), f"attack_box must be true or false, got {self.attack_box!r}")
+        if not isinstance(self.attack_box, bool):
+            raise SettingError(f"attack_box must be true or false, got {self.attack_box!r}")
         self.adversary()
 
     def optimizer_for(self, theta: Tensor) -> "Adam | Sgd":
-        return Sgd(theta, lr=self.lr, weight_decay=self.weight_decay) if self.optimizer == "sgd" else self.adam(theta)
+        return (
+            Sgd(theta, lr=self.lr, weight_decay=self.weight_decay)
+            if self.optimizer == "sgd"
+            else self.adam(theta)
+        )
 
     def adversary(self) -> Adversary:
         if self.attack == "fgsm":
@@ -134,18 +156,27 @@ class RobustLoop(Loop):
 
 def check_widths(name: str, widths: Any) -> None:
     """Raise a `SettingError` unless it has the widths of at least one layer."""
-    good = isinstance(widths, tuple) and all(isinstance(h, int) and h >= 1 for h in cast(tuple[Any, ...], widths))
-    require(good and widths != (), f"{name} must be a list of at least one width, got {widths!r}")
+    good = isinstance(widths, tuple) and all(
+        isinstance(h, int) and h >= 1 for h in cast(tuple[Any, ...], widths)
+    )
+    if not (good and widths != ()):
+        raise SettingError(f"{name} must be a list of at least one width, got {widths!r}")
 
 
 # ---- stacks
 
 
 def fit_stack(
-    module: nn.Module, start: Start, x: Tensor, labels: Tensor, variation: Variation, loop: RobustLoop, bar: Progress
+    module: nn.Module,
+    start: Start,
+    x: Tensor,
+    labels: Tensor,
+    variation: Variation,
+    loop: RobustLoop,
+    bar: Progress,
 ) -> ModelStack:
-    """The M trained models of a variation, of the module's architecture, on rows x (n, d) with classes (n,). Model i is
-    the same, up to rounding, whatever else is in the variation."""
+    """The M trained models of a variation, of the module's architecture, on rows x (n, d) with
+    classes (n,). Model i is the same, up to rounding, whatever else is in the variation."""
 
     def train(models: ModelStack, x: Tensor, part: slice) -> dict[str, Tensor]:
         return _fit(models, x, labels, variation[part], loop, bar)
@@ -154,11 +185,16 @@ def fit_stack(
 
 
 def fit_in_parts(
-    module: nn.Module, start: Start, x: Tensor, variation: Variation, loop: Loop,
+    module: nn.Module,
+    start: Start,
+    x: Tensor,
+    variation: Variation,
+    loop: Loop,
     train: Callable[[ModelStack, Tensor, slice], dict[str, Tensor]],
-) -> ModelStack:  # fmt: skip
-    """Train the models of a variation, at a time as many as stay in the cache: `train` makes of stacked models with
-    their initial weights, the rows, and which of the M models they are, the state of these when trained."""
+) -> ModelStack:
+    """Train the models of a variation, at a time as many as stay in the cache: `train` makes of
+    stacked models with their initial weights, the rows, and which of the M models they are, the
+    state of these when trained."""
     whole = stack_of(module, len(variation))
     x = x.to(whole.theta.dtype)
     check_batches(module, variation.rows_of_an_epoch(len(x)), loop.batch_size)
@@ -171,8 +207,11 @@ def fit_in_parts(
             seeds = variation.weights[part]
             models = stack_of(module, len(seeds))
             drawn = {seed: models.named(start(seed)) for seed in dict.fromkeys(seeds)}
-            models.load({name: torch.stack([drawn[s][name] for s in seeds]) for name in models.state()})
-            # Layers that draw random numbers in training do so from the global generator: lend them one, seeded.
+            models.load(
+                {name: torch.stack([drawn[s][name] for s in seeds]) for name in models.state()}
+            )
+            # Layers that draw random numbers in training do so from the global generator: lend them
+            # one, seeded.
             with lent_generator(seeds[0]):
                 trained = train(models, x, part)
             for name, value in trained.items():
@@ -185,11 +224,13 @@ def fit_in_parts(
 def check_finite(tensors: Iterable[Tensor]) -> None:
     """Raise a `SettingError` if training has led to weights that are non-finite."""
     finite = all(bool(value.isfinite().all()) for value in tensors)
-    require(finite, "training diverged: some weights are non-finite; lower lr")
+    if not finite:
+        raise SettingError("training diverged: some weights are non-finite; lower lr")
 
 
 def models_at_once(module: nn.Module, batch_size: int, models: int) -> int:
-    """How many models to train at once: small stacks stay in the cache, and gain most of what there is to gain."""
+    """How many models to train at once: small stacks stay in the cache, and gain most of what there
+    is to gain."""
     parameters = sum(p.numel() for p in module.parameters())
     widths = sum(m.out_features for m in module.modules() if isinstance(m, nn.Linear))
     cells = batch_size * max(widths, 1) + 2 * parameters
@@ -201,23 +242,35 @@ def check_batches(module: nn.Module, n: int, batch_size: int) -> None:
     single = min(n, batch_size) == 1 or n % batch_size == 1
     left = f"batch_size {batch_size} leaves one of {n} rows to a batch of its own"
     too_small = single and any(isinstance(m, nn.BatchNorm1d) for m in module.modules())
-    require(not too_small, f"{left}, on which BatchNorm1d cannot be trained; take another")
+    if too_small:
+        raise SettingError(f"{left}, on which BatchNorm1d cannot be trained; take another")
 
 
 def _fit(
-    models: ModelStack, x: Tensor, labels: Tensor, variation: Variation, loop: RobustLoop, bar: Progress
+    models: ModelStack,
+    x: Tensor,
+    labels: Tensor,
+    variation: Variation,
+    loop: RobustLoop,
+    bar: Progress,
 ) -> dict[str, Tensor]:
     epochs = torch.tensor(variation.epochs or (loop.epochs,) * len(variation))
     finished = {name: value.clone() for name, value in models.state().items()}
     optimizer = loop.optimizer_for(models.theta)
-    orders, radius = Orders(variation, len(x)), variation.epsilon or (loop.epsilon,) * len(variation)
+    orders = Orders(variation, len(x))
+    radius = variation.epsilon or (loop.epsilon,) * len(variation)
     attacked = AttackedBatches(models, x, variation, loop, radius) if any(radius) else None
     for epoch in range(int(epochs.max())):
         order = orders.next()  # (M, n) or (1, n)
         for rows in torch.split(order, loop.batch_size, 1):
             flat = rows.reshape(-1)
-            own_labels, emphasis = variation.labels, variation.emphasis
-            y = labels.index_select(0, flat).view(rows.shape) if own_labels is None else _own(own_labels, rows)
+            own_labels = variation.labels
+            emphasis = variation.emphasis
+            y = (
+                labels.index_select(0, flat).view(rows.shape)
+                if own_labels is None
+                else _own(own_labels, rows)
+            )
             w = None if emphasis is None else _own(emphasis, rows).to(x.dtype)
             batch = x.index_select(0, flat).view(*rows.shape, -1)
             optimizer.step(models.gradient(attacked(batch, y) if attacked else batch, y, w))
@@ -235,7 +288,9 @@ class Sgd:
     """Plain gradient descent, with the methods of `Adam`."""
 
     def __init__(self, theta: Tensor, *, lr: float, weight_decay: float) -> None:
-        self.theta, self.lr, self.decay = theta, lr, weight_decay
+        self.theta = theta
+        self.lr = lr
+        self.decay = weight_decay
 
     @property
     def held(self) -> list[Tensor]:
@@ -251,9 +306,15 @@ class AttackedBatches:
     """Batches replaced by rows that the models, as they are now, get wrong."""
 
     def __init__(
-        self, models: ModelStack, x: Tensor, variation: Variation, loop: RobustLoop, radius: tuple[float, ...]
+        self,
+        models: ModelStack,
+        x: Tensor,
+        variation: Variation,
+        loop: RobustLoop,
+        radius: tuple[float, ...],
     ) -> None:
-        self.models, self.adversary = models, loop.adversary()
+        self.models = models
+        self.adversary = loop.adversary()
         exact = isinstance(models, Stack) and len(models.sizes) == 2 and models.sizes[1] <= 2
         if exact and distance_of(loop.attack_norm).ball_is_box:
             self.adversary = Adversary.fgsm()
@@ -268,7 +329,9 @@ class AttackedBatches:
         if self.adversary.start:
             drawn = self.draws.draw(lambda g: torch.rand(x.shape[1:], generator=g, dtype=x.dtype))
             noise = drawn.mul_(2).sub_(1)[self.draws.place]
-        return self.adversary.attack(lambda z: self.models.ascent(z, labels), x, self.radius, noise=noise, box=self.box)
+        return self.adversary.attack(
+            lambda z: self.models.ascent(z, labels), x, self.radius, noise=noise, box=self.box
+        )
 
 
 class SharedDraws:
@@ -276,8 +339,11 @@ class SharedDraws:
 
     def __init__(self, seeds: Sequence[int], purpose: int) -> None:
         different = tuple(dict.fromkeys(seeds))
-        self.generators = [torch.Generator().manual_seed(derived(seed, purpose)) for seed in different]
-        self.place = torch.tensor([different.index(seed) for seed in seeds])  # (M,) which draw is each model's
+        self.generators = [
+            torch.Generator().manual_seed(derived(seed, purpose)) for seed in different
+        ]
+        # (M,) which draw is each model's
+        self.place = torch.tensor([different.index(seed) for seed in seeds])
 
     def draw(self, one: Callable[[torch.Generator], Tensor]) -> Tensor:
         """(S, ...) what each of S generators gives."""
@@ -300,7 +366,9 @@ class Orders:
         if self.kept is None and len(drawn) == 1:
             return drawn
         order = drawn[self.draws.place]  # (M, n)
-        return order if self.kept is None else order[self.kept.gather(1, order)].view(len(order), -1)
+        return (
+            order if self.kept is None else order[self.kept.gather(1, order)].view(len(order), -1)
+        )
 
 
 def derived(seed: int, purpose: int) -> int:
@@ -326,16 +394,23 @@ def glorot_tensors(module: nn.Module, generator: torch.Generator) -> dict[str, T
 
 
 def redrawn(module: nn.Module, seed: int) -> dict[str, Tensor]:
-    """The tensors of a module whose layers have drawn their initial weights anew, each in its own way."""
+    """The tensors of a module whose layers have drawn their initial weights anew, each in its own
+    way."""
     net = copy.deepcopy(module)
     with lent_generator(derived(seed, 0)):
         for layer in net.modules():
-            reset: Any = getattr(layer, "reset_parameters", getattr(layer, "_reset_parameters", None))
+            reset: Any = getattr(
+                layer, "reset_parameters", getattr(layer, "_reset_parameters", None)
+            )
             if reset is not None:
                 reset()
                 continue
-            kind, fixed = type(layer).__name__, not list(layer.parameters(recurse=False))
-            require(fixed, f"cannot draw the weights of a {kind} anew; give it a method reset_parameters()")
+            kind = type(layer).__name__
+            fixed = not list(layer.parameters(recurse=False))
+            if not fixed:
+                raise SettingError(
+                    f"cannot draw the weights of a {kind} anew; give it a method reset_parameters()"
+                )
     return {name: value.detach() for name, value in (*net.named_parameters(), *net.named_buffers())}
 
 

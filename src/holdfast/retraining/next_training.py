@@ -1,10 +1,11 @@
 """The next training: how far from the model in use a model of new data lies.
 
-Let the margins of models that learn from n rows of a population lie sigma / sqrt(n) around their mean. The model in
-use is one such model, the next one is another. Bootstraps of the rows in use lie as far around the model *in use*. A
-plan that a share h of them accepts is z_h deviations inside their middle, and the mean of the population may be z_gamma
-deviations nearer to the edge than that middle is. To be inside for models of new data, whatever rows came first but for
-a share 1 - gamma of unlucky tables, it must be z_h + z_gamma deviations inside. So judges must lie
+Let the margins of models that learn from n rows of a population lie sigma / sqrt(n) around their
+mean. The model in use is one such model, the next one is another. Bootstraps of the rows in use lie
+as far around the model *in use*. A plan that a share h of them accepts is z_h deviations inside
+their middle, and the mean of the population may be z_gamma deviations nearer to the edge than that
+middle is. To be inside for models of new data, whatever rows came first but for a share 1 - gamma
+of unlucky tables, it must be z_h + z_gamma deviations inside. So judges must lie
 
     s(h, gamma) = 1 + z_gamma / z_h
 
@@ -13,10 +14,10 @@ times as far from the model in use as bootstraps do. Two kinds of judges do so:
     stretch    the margin of a bootstrap m, led away from that of the model in use:  g + s (g_m - g)
     fresh      models of m = n / s^2 rows drawn with replacement, as deviations grow with 1 / sqrt(m)
 
-That is so where models differ by their rows alone. Of networks, and of other models that draw random numbers, a part of
-the deviations comes from their seeds. Bootstraps draw seeds anew, each its own, so that their middle is free of that
-part, and only the other one can be nearer to the edge than it seems. With r the share of the variance that comes from
-rows,
+That is so where models differ by their rows alone. Of networks, and of other models that draw
+random numbers, a part of the deviations comes from their seeds. Bootstraps draw seeds anew, each
+its own, so that their middle is free of that part, and only the other one can be nearer to the edge
+than it seems. With r the share of the variance that comes from rows,
 
     s(h, gamma, r) = 1 + sqrt(r) z_gamma / z_h
 
@@ -24,11 +25,12 @@ and models of fewer rows, whose seeds deviate as ever, must deviate by their row
 
     s^2 r + 1 - r = s(h, gamma, r)^2
 
-A plan is no point that was there before the table: it is found where the model in use is generous, by accident in part
-(the winner's curse). So b deviations are added, (sqrt(r) z_gamma + b) / z_h in place of the fraction. What b has to be
-was measured where large tables serve as populations, see `benchmarks/next_training.py`: nothing for networks, of which
-the bootstraps' middle is free of the accidents of seeds; a little for other smooth models; most for trees, which have
-most places to be generous in.
+A plan is no point that was there before the table: it is found where the model in use is generous,
+by accident in part (the winner's curse). So b deviations are added, (sqrt(r) z_gamma + b) / z_h in
+place of the fraction. What b has to be was measured where large tables serve as populations, see
+`benchmarks/next_training.py`: nothing for networks, of which the bootstraps' middle is free of the
+accidents of seeds; a little for other smooth models; most for trees, which have most places to be
+generous in.
 """
 
 import math
@@ -39,11 +41,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holdfast.errors import SettingError, untyped
+from holdfast._core.checks import untyped
+from holdfast.errors import SettingError
 
 USUAL_SPREAD = 2.0  # s(h, h) of any share h
-# By how many deviations the model in use is too generous where plans are found; settled on the tables 0 to 9 of the
-# populations of `benchmarks/next_training.py`.
+# By how many deviations the model in use is too generous where plans are found; settled on the
+# tables 0 to 9 of the populations of `benchmarks/next_training.py`.
 ALLOWANCES = {"network": 0.0, "smooth": 0.25, "other": 0.5}
 LEAST_FROM_ROWS = 0.05  # a share that is measured is never taken to be less
 TINY = 1e-12
@@ -55,12 +58,15 @@ MANY_EQUAL = 0.1  # a share of rows that are equal to others from which on someb
 Unit = Literal["logits", "shares", "classes"]
 
 
-def spread_for(hold: float, confidence: float, from_rows: float = 1.0, allowance: float = 0.0) -> float:
+def spread_for(
+    hold: float, confidence: float, from_rows: float = 1.0, allowance: float = 0.0
+) -> float:
     """How many times as far as bootstraps judges must lie from the model in use.
 
     Args:
         hold, confidence: of the certificate.
-        from_rows: r, the share of the variance of retrained models that comes from their rows, see `share_from_rows`.
+        from_rows: r, the share of the variance of retrained models that comes from their rows, see
+            `share_from_rows`.
         allowance: b, the deviations by which a model in use is too generous where plans are found.
 
     >>> [round(spread_for(hold, 0.95), 2) for hold in (0.8, 0.9, 0.95, 0.99)]
@@ -68,14 +74,19 @@ def spread_for(hold: float, confidence: float, from_rows: float = 1.0, allowance
     """
     if hold <= 0.5:
         what = f"hold must be above 0.5 to speak of models of new data, got {hold:g}"
-        raise SettingError(f"{what}; ask for more, or pass family='retrain' for models of the same table")
+        raise SettingError(
+            f"{what}; ask for more, or pass family='retrain' for models of the same table"
+        )
     quantile: Any = untyped("scipy.stats").norm.ppf
     further = math.sqrt(from_rows) * max(0.0, float(quantile(confidence))) + allowance
     return 1 + further / float(quantile(hold))
 
 
-def spread_of_rows(hold: float, confidence: float, from_rows: float = 1.0, allowance: float = 0.0) -> float:
-    """The same of what comes from the rows alone: how many times as far models of fewer rows must deviate by these.
+def spread_of_rows(
+    hold: float, confidence: float, from_rows: float = 1.0, allowance: float = 0.0
+) -> float:
+    """The same of what comes from the rows alone: how many times as far models of fewer rows must
+    deviate by these.
 
     >>> round(spread_of_rows(0.95, 0.95), 2), round(spread_of_rows(0.95, 0.95, from_rows=0.5), 2)
     (2.0, 2.2)
@@ -85,12 +96,15 @@ def spread_of_rows(hold: float, confidence: float, from_rows: float = 1.0, allow
 
 
 def share_from_rows(again: Tensor, retrained: Tensor, unit: Unit) -> float:
-    """Which part of the variance of retrained models comes from their rows, and not from their seeds.
+    """Which part of the variance of retrained models comes from their rows, and not from their
+    seeds.
 
     Args:
-        again: (S, n, k) scores of models that were trained again on the same rows, with other seeds.
+        again: (S, n, k) scores of models that were trained again on the same rows, with other
+            seeds.
         retrained: (M, n, k) scores of models of rows drawn again, with other seeds.
-        unit: in which they differ: logits (the numbers themselves, of a regression), shares of votes, or classes alone.
+        unit: in which they differ: logits (the numbers themselves, of a regression), shares of
+            votes, or classes alone.
     """
     if unit == "classes":
         by_rows = _disagreement(retrained)
@@ -107,7 +121,8 @@ def _variance(scores: Tensor, unit: Unit) -> Tensor:
     if unit == "shares":
         values = torch.softmax(values, -1)
     if values.shape[-1] > 1:
-        values = values - values.mean(-1, keepdim=True)  # a constant added to all logits changes nothing
+        # a constant added to all logits changes nothing
+        values = values - values.mean(-1, keepdim=True)
     return values.var(0).sum(-1)
 
 
@@ -120,7 +135,8 @@ def _disagreement(scores: Tensor) -> float:
 
 
 def fresh_rows(rows: int, spread: float, per_class: Sequence[int]) -> int:
-    """m = n / spread^2, the rows that a model of the family `fresh` learns from; an error where they are too few.
+    """m = n / spread^2, the rows that a model of the family `fresh` learns from; an error where
+    they are too few.
 
     Args:
         rows: n, those of the table.
@@ -133,12 +149,15 @@ def fresh_rows(rows: int, spread: float, per_class: Sequence[int]) -> int:
     if count < LEAST_ROWS or (len(per_class) and expected < LEAST_OF_A_CLASS):
         what = f"models of the family 'fresh' would learn from {count} of {rows} rows"
         rare = f", {expected:.3g} of them of the rarest class" if len(per_class) else ""
-        raise SettingError(f"{what}{rare}, which is too few; use the family 'stretch', or ask for less")
+        raise SettingError(
+            f"{what}{rare}, which is too few; use the family 'stretch', or ask for less"
+        )
     return count
 
 
 def many_equal_rows(values: np.ndarray[Any, Any]) -> float:
-    """The share of rows that are equal to another one, where chance does not explain it; 0.0 where it does.
+    """The share of rows that are equal to another one, where chance does not explain it; 0.0 where
+    it does.
 
     Args:
         values: (n, d) numbers, one for each different value of a column.
@@ -147,7 +166,9 @@ def many_equal_rows(values: np.ndarray[Any, Any]) -> float:
         return 0.0
     random = np.random.default_rng(0)
     seen = _share_of_equals(values)
-    by_chance = np.mean([_share_of_equals(random.permuted(values, axis=0)) for _ in range(SHUFFLED)])
+    by_chance = np.mean(
+        [_share_of_equals(random.permuted(values, axis=0)) for _ in range(SHUFFLED)]
+    )
     return seen if seen > MANY_EQUAL and seen > 2 * by_chance + MANY_EQUAL else 0.0
 
 
@@ -157,7 +178,8 @@ def _share_of_equals(values: np.ndarray[Any, Any]) -> float:
 
 
 def same_steps(epochs: int, batch_size: int, rows: int, fewer: int) -> int:
-    """Epochs on fewer rows with as many gradient steps: a model of fewer rows must not be one that is less trained."""
+    """Epochs on fewer rows with as many gradient steps: a model of fewer rows must not be one that
+    is less trained."""
     steps = epochs * math.ceil(rows / batch_size)
     return max(1, round(steps / math.ceil(fewer / batch_size)))
 

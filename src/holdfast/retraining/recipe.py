@@ -1,5 +1,5 @@
-"""A recipe: how a model is made, so that it can be made again: `recipe.fit(X, y, schema)` makes the model,
-`ModelBank.retrain(recipe, ...)` makes many."""
+"""A recipe: how a model is made, so that it can be made again: `recipe.fit(X, y, schema)` makes the
+model, `ModelBank.retrain(recipe, ...)` makes many."""
 
 import copy
 import tomllib
@@ -15,8 +15,9 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
+from holdfast._core.checks import did_you_mean
 from holdfast._core.progress import Progress
-from holdfast.errors import FileError, HoldfastError, ModelError, SettingError, did_you_mean, require
+from holdfast.errors import FileError, HoldfastError, ModelError, SettingError
 from holdfast.models.base import Inputs, Model
 from holdfast.models.black_box import BlackBox
 from holdfast.models.compiled.decision_rule import is_regressor
@@ -38,7 +39,8 @@ from holdfast.retraining.row_facts import weights_of
 from holdfast.schema.schema import Schema
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
-GRAPHS, SAY_HOW = "holdfast.models.formats.onnx", "pass recipe= (--recipe FILE) to say how it is made"
+GRAPHS = "holdfast.models.formats.onnx"
+SAY_HOW = "pass recipe= (--recipe FILE) to say how it is made"
 _LOOP = tuple(f.name for f in fields(RobustLoop))
 
 
@@ -49,11 +51,12 @@ class Recipe(RobustLoop):
     Args:
         hidden: widths of a plain ReLU network (Glorot-uniform weights, zero biases).
         module: layers of your own instead; every layer draws its initial weights in its own way.
-        estimator: a scikit-learn-style classifier or regressor instead; it is cloned, never fitted itself.
+        estimator: a scikit-learn-style classifier or regressor instead; it is cloned, never fitted
+            itself.
         inputs: what the estimator takes: the raw table ("frame") or encoded rows.
         epochs, batch_size, lr, weight_decay, adam_eps, optimizer: the training loop of networks.
-        epsilon, attack, attack_steps, attack_norm, attack_box: adversarial training, see `RobustLoop`; every family of
-            a bank is then trained that way.
+        epsilon, attack, attack_steps, attack_norm, attack_box: adversarial training, see
+            `RobustLoop`; every family of a bank is then trained that way.
 
     >>> import holdfast as hf
     >>> data = hf.datasets.moons().take(range(200))
@@ -75,22 +78,33 @@ class Recipe(RobustLoop):
         super().__post_init__()
         widths: Any = self.hidden
         listed = hasattr(widths, "__iter__") and not isinstance(widths, str)
-        require(listed, f"hidden must be a list of widths, got {widths!r}")
+        if not listed:
+            raise SettingError(f"hidden must be a list of widths, got {widths!r}")
         object.__setattr__(self, "hidden", tuple(widths))
-        require(self.inputs in ("frame", "encoded"), f"inputs must be 'frame' or 'encoded', got {self.inputs!r}")
-        require(self.module is None or self.estimator is None, "a recipe has a module or an estimator, not both")
+        if self.inputs not in ("frame", "encoded"):
+            raise SettingError(f"inputs must be 'frame' or 'encoded', got {self.inputs!r}")
+        if self.module is not None and self.estimator is not None:
+            raise SettingError("a recipe has a module or an estimator, not both")
         attacked = self.estimator is not None and bool(self.epsilon)
-        require(not attacked, "only networks can be trained adversarially; this recipe is an estimator's")
+        if attacked:
+            raise SettingError(
+                "only networks can be trained adversarially; this recipe is an estimator's"
+            )
         good = all(isinstance(h, Integral) and int(h) >= 1 for h in self.hidden)
-        require(good, f"hidden widths must be integers of at least 1, got {list(self.hidden)}")
+        if not good:
+            raise SettingError(
+                f"hidden widths must be integers of at least 1, got {list(self.hidden)}"
+            )
         for last in flat_layers(self.module)[-1:] if self.module is not None else ():
             ends = f"the module ends in {type(last).__name__}"
             logits = not isinstance(last, nn.Softmax | nn.Sigmoid)
-            require(logits, f"{ends}, but is trained on its logits; leave that layer out")
+            if not logits:
+                raise SettingError(f"{ends}, but is trained on its logits; leave that layer out")
 
     @classmethod
     def of(cls, model: "RecipeLike", **settings: Any) -> "Recipe":
-        """The recipe of a torch module, a scikit-learn-style estimator, or a `Model` that wraps one."""
+        """The recipe of a torch module, a scikit-learn-style estimator, or a `Model` that wraps
+        one."""
         if isinstance(model, Recipe):
             return replace(model, **settings)
         inner: Any = model
@@ -99,17 +113,29 @@ class Recipe(RobustLoop):
             inner = inner.wrapped.estimator if isinstance(inner.wrapped, InOrder) else inner.wrapped
         if isinstance(inner, TorchModel):
             numbers = (
-                "networks are trained as classifiers, and this one is a regression model; an estimator can be both"
+                "networks are trained as classifiers, and this one is a regression model; an "
+                "estimator can be both"
             )
-            require(not inner.is_regression, numbers)
+            if inner.is_regression:
+                raise SettingError(numbers)
             graph = any(type(part).__module__.startswith(GRAPHS) for part in inner.module.modules())
-            require(not graph, f"cannot make the graph of an ONNX file again; {SAY_HOW}")
-            logits = "the model returns probabilities, but is trained on its logits; leave the last step out"
-            require(inner.outputs == "logits", logits)
+            if graph:
+                raise SettingError(f"cannot make the graph of an ONNX file again; {SAY_HOW}")
+            logits = (
+                "the model returns probabilities, but is trained on its logits; leave the last "
+                "step out"
+            )
+            if inner.outputs != "logits":
+                raise SettingError(logits)
             inner = inner.module
         if isinstance(inner, nn.Module):
             return cls(module=inner, **settings)
-        from holdfast.retraining.from_files import booster_of, forgot, is_forgetful, lightgbm_estimator
+        from holdfast.retraining.from_files import (
+            booster_of,
+            forgot,
+            is_forgetful,
+            lightgbm_estimator,
+        )
 
         if is_forgetful(inner):
             raise forgot(inner)
@@ -117,7 +143,10 @@ class Recipe(RobustLoop):
             return cls(estimator=lightgbm_estimator(booster), **settings)
         if not isinstance(inner, type) and hasattr(inner, "fit") and hasattr(inner, "get_params"):
             return cls(estimator=inner, **settings)
-        what = f"cannot make a {type(inner).__name__} again: a recipe needs a torch module, or an estimator with fit"
+        what = (
+            f"cannot make a {type(inner).__name__} again: a recipe needs a torch module, or an "
+            "estimator with fit"
+        )
         raise SettingError(f"{what}; {SAY_HOW}")
 
     @property
@@ -126,11 +155,16 @@ class Recipe(RobustLoop):
         return self.estimator is not None and is_regressor(self.estimator)
 
     def names(self, X: pd.DataFrame, y: "pd.Series[Any]", classes: ClassNames | None) -> list[Any]:
-        """The names of the classes in the order of the scores; none of a regression, whose outcomes are numbers."""
+        """The names of the classes in the order of the scores; none of a regression, whose outcomes
+        are numbers."""
         if not self.is_regression:
             return class_names(X, y, classes)
         none = classes is None or not len(classes)
-        require(none, f"a regressor has no classes, got {list(() if classes is None else classes)}; leave classes out")
+        if not none:
+            raise SettingError(
+                f"a regressor has no classes, got {list(() if classes is None else classes)}; "
+                "leave classes out"
+            )
         numbers(X, y)
         return []
 
@@ -138,11 +172,13 @@ class Recipe(RobustLoop):
         """The architecture for rows of `inputs` columns; its tensors are still to be filled."""
         if self.module is not None:
             return self.module
-        with torch.device("meta"):  # layers draw from the global generator when they are made; these must not
+        # layers draw from the global generator when they are made; these must not
+        with torch.device("meta"):
             return mlp(inputs, self.hidden, classes).to_empty(device="cpu")
 
     def check(self, schema: Schema, classes: Sequence[Any]) -> None:
-        """Raise an error if a module of your own does not take these rows or return these classes."""
+        """Raise an error if a module of your own does not take these rows or return these
+        classes."""
         if self.module is None:
             return
         try:
@@ -152,23 +188,39 @@ class Recipe(RobustLoop):
 
     def start(self, module: nn.Module) -> Start:
         """Seed -> initial tensors."""
-        return (lambda seed: glorot(module, seed)) if self.module is None else (lambda seed: redrawn(module, seed))
+        return (
+            (lambda seed: glorot(module, seed))
+            if self.module is None
+            else (lambda seed: redrawn(module, seed))
+        )
 
-    def train(self, x: Tensor, labels: Tensor, classes: int, variation: Variation, bar: Progress) -> ModelStack:
+    def train(
+        self, x: Tensor, labels: Tensor, classes: int, variation: Variation, bar: Progress
+    ) -> ModelStack:
         """The networks of a variation."""
         module = self.network(x.shape[1], classes)
         return fit_stack(module, self.start(module), x, labels, variation, self, bar)
 
     def fit(
-        self, X: pd.DataFrame, y: Outcomes, schema: Schema, *, classes: ClassNames | None = None, seed: int = 0,
-        sample_weight: ArrayLike | None = None, fit_params: Mapping[str, Any] | None = None, progress: bool = False,
-    ) -> Model:  # fmt: skip
+        self,
+        X: pd.DataFrame,
+        y: Outcomes,
+        schema: Schema,
+        *,
+        classes: ClassNames | None = None,
+        seed: int = 0,
+        sample_weight: ArrayLike | None = None,
+        fit_params: Mapping[str, Any] | None = None,
+        progress: bool = False,
+    ) -> Model:
         """Make the model.
 
         Args:
-            X, y, schema: n rows and their n classes (numbers, for a regressor), and how the rows become numbers.
+            X, y, schema: n rows and their n classes (numbers, for a regressor), and how the rows
+                become numbers.
             classes: the class names in the order of the scores; None sorts what is in `y`.
-            seed: initial weights and the order of the rows come from it; your own generators stay as they are.
+            seed: initial weights and the order of the rows come from it; your own generators stay
+                as they are.
             sample_weight: how much each row counts; all alike if left out.
             fit_params: what else an estimator's `fit` is given.
             progress: show a bar on stderr.
@@ -179,13 +231,16 @@ class Recipe(RobustLoop):
         if self.estimator is not None:
             params = {} if weight is None else {weight_name(self.estimator): weight.numpy()}
             given = params | dict(fit_params or {})
-            return EstimatorFit(self.estimator, self.inputs, X, column, schema, names, seed, params=given)().model
+            return EstimatorFit(
+                self.estimator, self.inputs, X, column, schema, names, seed, params=given
+            )().model
         if fit_params:
             raise SettingError("fit_params are for estimators; a network learns by its recipe")
         self.check(schema, names)
         with Progress(progress, "training") as bar:
             bar.total(1)
-            labels, first = class_numbers(column, names), Variation((seed,), (seed,))
+            labels = class_numbers(column, names)
+            first = Variation((seed,), (seed,))
             if weight is not None:
                 first = replace(first, emphasis=(weight / weight.mean()).float()[None])
             models = self.train(schema.encode(X), labels, len(names), first, bar)
@@ -205,7 +260,8 @@ class Recipe(RobustLoop):
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as in a recipe file."""
         if self.estimator is not None:
-            name, settings = type(self.estimator).__name__, written_settings(self.estimator)
+            name = type(self.estimator).__name__
+            settings = written_settings(self.estimator)
             return {"estimator": name, "settings": settings, "inputs": self.inputs}
         shape: dict[str, Any] = {"hidden": list(self.hidden)}
         if self.module is not None:
@@ -219,10 +275,15 @@ class Recipe(RobustLoop):
     def from_dict(cls, content: dict[str, Any]) -> "Recipe":
         known: tuple[str, ...] = ("estimator", "settings", "inputs")
         if "estimator" not in content:
-            known = (*_LOOP, *(("layers", "dtype") if "layers" in content else ("hidden", "estimator")))
+            known = (
+                *_LOOP,
+                *(("layers", "dtype") if "layers" in content else ("hidden", "estimator")),
+            )
         unknown = [key for key in content if key not in known]
         if unknown:
-            raise SettingError(f"unknown setting {unknown[0]!r} in the recipe; {did_you_mean(unknown[0], known)}")
+            raise SettingError(
+                f"unknown setting {unknown[0]!r} in the recipe; {did_you_mean(unknown[0], known)}"
+            )
         settings = dict(content)
         try:
             if "estimator" in settings:
@@ -248,7 +309,8 @@ class Recipe(RobustLoop):
 
     @classmethod
     def load(cls, path: str | Path) -> "Recipe":
-        """Read a TOML file with `hidden` (or `layers`), `epochs`, `batch_size`, `lr`; or `estimator`, `settings`."""
+        """Read a TOML file with `hidden` (or `layers`), `epochs`, `batch_size`, `lr`; or
+        `estimator`, `settings`."""
         try:
             content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
@@ -259,7 +321,8 @@ class Recipe(RobustLoop):
 
     def widened(self, factor: float) -> "Recipe":
         """The same recipe with hidden layers `factor` times as wide."""
-        require(self.estimator is None, "only networks can be made wider; this recipe is an estimator's")
+        if self.estimator is not None:
+            raise SettingError("only networks can be made wider; this recipe is an estimator's")
 
         def wide(h: int) -> int:
             return max(1, round(h * factor))
@@ -269,13 +332,17 @@ class Recipe(RobustLoop):
         layers = flat_layers(self.module)
         linear = [m for m in layers if isinstance(m, nn.Linear)]
         plain = all(isinstance(m, nn.Linear) or not list(m.parameters()) for m in layers)
-        require(plain, "only networks whose parameters are all in Linear layers can be made wider")
+        if not plain:
+            raise SettingError(
+                "only networks whose parameters are all in Linear layers can be made wider"
+            )
         out = list[nn.Module]()
         for layer in layers:
             if isinstance(layer, nn.Linear):
                 a = layer.in_features if layer is linear[0] else wide(layer.in_features)
                 b = layer.out_features if layer is linear[-1] else wide(layer.out_features)
-                kind, bias = layer.weight.dtype, layer.bias is not None
+                kind = layer.weight.dtype
+                bias = layer.bias is not None
                 layer = nn.Linear(a, b, bias=bias, device="meta", dtype=kind).to_empty(device="cpu")
             out.append(copy.deepcopy(layer))
         return replace(self, module=nn.Sequential(*out))
@@ -285,9 +352,16 @@ RecipeLike = Recipe | nn.Module | Model | Estimator  # what `Recipe.of` takes
 
 
 def train_network(
-    X: pd.DataFrame, y: Outcomes, schema: Schema, *, classes: ClassNames | None = None,
-    hidden: Sequence[int] = (64, 32), seed: int = 0, progress: bool = False, **loop: Any,
-) -> Model:  # fmt: skip
+    X: pd.DataFrame,
+    y: Outcomes,
+    schema: Schema,
+    *,
+    classes: ClassNames | None = None,
+    hidden: Sequence[int] = (64, 32),
+    seed: int = 0,
+    progress: bool = False,
+    **loop: Any,
+) -> Model:
     """Train a plain ReLU network and wrap it.
 
     Args:

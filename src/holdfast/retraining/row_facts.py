@@ -1,5 +1,5 @@
-"""What is known of the rows of a table beside their features: how old they are, which belong together, how much they
-count."""
+"""What is known of the rows of a table beside their features: how old they are, which belong
+together, how much they count."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,7 +10,8 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from holdfast.errors import SettingError, did_you_mean, require
+from holdfast._core.checks import did_you_mean
+from holdfast.errors import SettingError
 from holdfast.retraining.next_training import many_equal_rows
 from holdfast.schema.schema import Schema
 
@@ -35,13 +36,19 @@ class RowFacts:
 
     @classmethod
     def of(
-        cls, X: pd.DataFrame, schema: Schema, time: str | ArrayLike | None, groups: str | ArrayLike | None,
+        cls,
+        X: pd.DataFrame,
+        schema: Schema,
+        time: str | ArrayLike | None,
+        groups: str | ArrayLike | None,
         weight: str | ArrayLike | None,
-    ) -> "RowFacts":  # fmt: skip
+    ) -> "RowFacts":
         n = len(X)
         named = {"times": time, "groups": groups, "weights": weight}
         values = {what: _column(X, what, given) for what, given in named.items()}
-        no_features = {given for given in named.values() if isinstance(given, str)} - set(schema.names)
+        no_features = {given for given in named.values() if isinstance(given, str)} - set(
+            schema.names
+        )
         periods = None if values["times"] is None else periods_of(values["times"], n)
         blocks = None
         if values["groups"] is not None:
@@ -61,7 +68,9 @@ def _column(X: pd.DataFrame, what: str, given: str | ArrayLike | None) -> ArrayL
     if not isinstance(given, str):
         return given
     if given not in X.columns:
-        raise SettingError(f"the table has no column {given!r} of {what}; {did_you_mean(given, X.columns)}")
+        raise SettingError(
+            f"the table has no column {given!r} of {what}; {did_you_mean(given, X.columns)}"
+        )
     return X[given].to_numpy()
 
 
@@ -70,19 +79,27 @@ def groups_of(groups: ArrayLike, n: int) -> Tensor:
     values = pd.Series(np.asarray(groups)) if np.ndim(groups) == 1 else None
     if values is None or len(values) != n:
         shape = np.shape(groups)
-        raise SettingError(f"groups must be the name of a column, or one value for each of {n} rows, got shape {shape}")
+        raise SettingError(
+            f"groups must be the name of a column, or one value for each of {n} rows, got shape "
+            f"{shape}"
+        )
     missing = int(values.isna().sum())
     if missing:
-        raise SettingError(f"{missing} rows belong to no group (missing values); give each a group of its own")
+        raise SettingError(
+            f"{missing} rows belong to no group (missing values); give each a group of its own"
+        )
     number = torch.tensor(pd.factorize(values)[0])
     if int(number.max()) < 1:
-        raise SettingError("all rows are of one group; to draw groups again there must be at least two")
+        raise SettingError(
+            "all rows are of one group; to draw groups again there must be at least two"
+        )
     return number
 
 
 def blocks_of(time: ArrayLike, n: int) -> Tensor:
-    """(n,) the number of each row's block of time: rows of one time, or of neighbouring ones, are drawn together. Where
-    there are few different times, or as many as rows, a block is a part of the rows in the order of time."""
+    """(n,) the number of each row's block of time: rows of one time, or of neighbouring ones, are
+    drawn together. Where there are few different times, or as many as rows, a block is a part of
+    the rows in the order of time."""
     values = pd.Series(np.asarray(time))
     if values.nunique() >= TIME_BLOCKS and 2 * values.nunique() <= n:
         return torch.tensor(pd.factorize(values)[0])
@@ -99,21 +116,27 @@ def weights_of(weight: ArrayLike, n: int) -> Tensor:
     except (TypeError, ValueError) as error:
         raise SettingError(f"sample_weight must be numbers: {error}") from None
     if values.shape != (n,):
-        raise SettingError(f"sample_weight must have one number for each of {n} rows, got shape {values.shape}")
+        raise SettingError(
+            f"sample_weight must have one number for each of {n} rows, got shape {values.shape}"
+        )
     bad = int((~np.isfinite(values) | (values < 0)).sum())
     if bad or not values.any():
-        raise SettingError(f"sample_weight must be 0 or more, and some of it above 0; {bad} numbers are not")
+        raise SettingError(
+            f"sample_weight must be 0 or more, and some of it above 0; {bad} numbers are not"
+        )
     return torch.tensor(values)
 
 
 def periods_of(time: ArrayLike, n: int) -> Tensor:
-    """(n,) the number of each row's period: one for every value that there is, or four of equal size if they are more
-    than a few."""
+    """(n,) the number of each row's period: one for every value that there is, or four of equal
+    size if they are more than a few."""
     values = np.asarray(time)
     one_each = f"time must be the name of a column, or have one value for each of the {n} rows"
-    require(values.shape == (n,), f"{one_each}, got shape {values.shape}")
+    if values.shape != (n,):
+        raise SettingError(f"{one_each}, got shape {values.shape}")
     missing = int(pd.Series(values).isna().sum())
-    require(not missing, f"{missing} values of time are missing; leave those rows out")
+    if missing:
+        raise SettingError(f"{missing} values of time are missing; leave those rows out")
     try:
         known, place = np.unique(values, return_inverse=True)
     except TypeError as error:
@@ -121,12 +144,14 @@ def periods_of(time: ArrayLike, n: int) -> Tensor:
     if len(known) > MOST_PERIODS:
         place = np.searchsorted(np.sort(place)[[n // 4, n // 2, 3 * n // 4]], place, side="right")
         place = np.unique(place, return_inverse=True)[1]
-    require(place.max() > 0, "all rows are of one time; history needs at least two periods")
+    if not place.max() > 0:
+        raise SettingError("all rows are of one time; history needs at least two periods")
     return torch.tensor(place)
 
 
 def warnings_about(run: "BaseRun") -> tuple[str, ...]:
-    """What drawing rows alone may not know of a table, in sentences: rows that belong together, rows of many times."""
+    """What drawing rows alone may not know of a table, in sentences: rows that belong together,
+    rows of many times."""
     out = list[str]()
     if run.blocks is not None:
         return ()
@@ -134,9 +159,14 @@ def warnings_about(run: "BaseRun") -> tuple[str, ...]:
     equal = many_equal_rows(np.stack(codes, 1))
     if equal:
         what = f"{equal:.0%} of the training rows are equal to another one, more than chance makes"
-        out.append(f"Beware: {what}; if rows belong together, such as those of one person, pass groups=.")
+        out.append(
+            f"Beware: {what}; if rows belong together, such as those of one person, pass groups=."
+        )
     times = [name for name in run.X.columns if pd.api.types.is_datetime64_any_dtype(run.X[name])]
     if times:
-        what = f"the column {times[0]!r} holds times, and rows are drawn as if it did not matter when they are from"
+        what = (
+            f"the column {times[0]!r} holds times, and rows are drawn as if it did not matter "
+            "when they are from"
+        )
         out.append(f"Beware: {what}; pass time={times[0]!r} to draw rows of one time together.")
     return tuple(out)

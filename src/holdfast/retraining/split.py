@@ -1,10 +1,12 @@
-"""Disjoint parts of a bank: the models that guide a search, those that calibrate it, those that audit its answers."""
+"""Disjoint parts of a bank: the models that guide a search, those that calibrate it, those that
+audit its answers."""
 
 from collections.abc import Mapping, Sequence
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.errors import SettingError, did_you_mean, require, require_integer
+from holdfast._core.checks import did_you_mean, require_integer
+from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
     from holdfast.retraining.bank import ModelBank, ModelGroup
@@ -13,7 +15,8 @@ Counts = int | Mapping[str, int]  # so many models of every family, or of each b
 
 
 class BankSplit(NamedTuple):
-    """Parts of one bank that share no model; a part of which no model was asked for is a bank of none.
+    """Parts of one bank that share no model; a part of which no model was asked for is a bank of
+    none.
 
     >>> import holdfast as hf
     >>> data = hf.datasets.moons().take(range(200))
@@ -30,9 +33,10 @@ class BankSplit(NamedTuple):
 
 
 def in_turn(groups: Sequence["ModelGroup"]) -> dict[str, list[int]]:
-    """The positions of every family's models; of several architectures one after the other, so that a part of the
-    family has some of each."""
-    by_family, first = dict[str, list[range]](), 0
+    """The positions of every family's models; of several architectures one after the other, so that
+    a part of the family has some of each."""
+    by_family = dict[str, list[range]]()
+    first = 0
     for group in groups:
         by_family.setdefault(group.family, []).append(range(first, first + len(group)))
         first += len(group)
@@ -43,18 +47,25 @@ def in_turn(groups: Sequence["ModelGroup"]) -> dict[str, list[int]]:
 
 
 def disjoint(bank: "ModelBank", wanted: Mapping[str, Counts]) -> list[list[int]]:
-    """Positions of the models of each part, asked for by its name: the first ones for the first part, and so on. A
-    model that was made from the same as another is taken for that one, and goes nowhere."""
-    places, origins = in_turn(bank.groups), bank.origins()
+    """Positions of the models of each part, asked for by its name: the first ones for the first
+    part, and so on. A model that was made from the same as another is taken for that one, and goes
+    nowhere."""
+    places = in_turn(bank.groups)
+    origins = bank.origins()
     asked = {part: _counts(part, counts, list(places)) for part, counts in wanted.items()}
-    require(any(any(counts.values()) for counts in asked.values()), "a split needs at least one model in some part")
-    once = {origin: i for i, origin in reversed(list(enumerate(origins)))}  # the first model of each origin
+    if not any(any(counts.values()) for counts in asked.values()):
+        raise SettingError("a split needs at least one model in some part")
+    # the first model of each origin
+    once = {origin: i for i, origin in reversed(list(enumerate(origins)))}
     left = {name: [i for i in some if once[origins[i]] == i] for name, some in places.items()}
     for name, different in left.items():
         needed = {part: counts[name] for part, counts in asked.items() if counts[name]}
         if sum(needed.values()) > len(different):
             words = ", ".join(f"{count} for {part}" for part, count in needed.items())
-            what = f"the bank has {len(different)} different models of the family {name!r}, the split needs"
+            what = (
+                f"the bank has {len(different)} different models of the family {name!r}, the "
+                "split needs"
+            )
             fix = f"retrain it with families={{{name!r}: {sum(needed.values())}}}"
             raise SettingError(f"{what} {sum(needed.values())} ({words}); {fix}, or ask for fewer")
     parts = list[list[int]]()
@@ -70,6 +81,9 @@ def _counts(part: str, counts: Counts, families: Sequence[str]) -> dict[str, int
         require_integer(part, counts, 0)
         return dict.fromkeys(families, int(counts))
     for name, count in counts.items():
-        require(name in families, f"{part}: the bank has no family {name!r}; {did_you_mean(name, families)}")
+        if name not in families:
+            raise SettingError(
+                f"{part}: the bank has no family {name!r}; {did_you_mean(name, families)}"
+            )
         require_integer(f"{part}[{name!r}]", count, 0)
     return {name: int(counts.get(name, 0)) for name in families}

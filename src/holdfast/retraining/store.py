@@ -1,9 +1,9 @@
 """Banks as files: one safetensors file that runs no code, whatever the models are.
 
-Networks are stacked tensors. Any other model is bytes in the format of its library, as a tensor of uint8: XGBoost's
-UBJSON, LightGBM's text, skops for scikit-learn; of a pipeline that ends in a booster, the steps before it by skops and
-the booster in its own format. They are read under the checks of single files, see `holdfast.models.formats`, and tried
-in one child process first.
+Networks are stacked tensors. Any other model is bytes in the format of its library, as a tensor of
+uint8: XGBoost's UBJSON, LightGBM's text, skops for scikit-learn; of a pipeline that ends in a
+booster, the steps before it by skops and the booster in its own format. They are read under the
+checks of single files, see `holdfast.models.formats`, and tried in one child process first.
 """
 
 import hashlib
@@ -20,7 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holdfast.errors import FileError, HoldfastError, ModelError, SettingError, optional, require, untyped
+from holdfast._core.checks import optional, untyped
+from holdfast.errors import FileError, HoldfastError, ModelError, SettingError
 from holdfast.models.base import Model
 from holdfast.models.black_box import BlackBox
 from holdfast.models.compiled.column_names import unwrapped
@@ -49,19 +50,33 @@ Parts = dict[Format, bytes]
 
 
 def save_bank(bank: ModelBank, path: str | Path) -> None:
-    """All models, the recipe and the schema in one file; an error before it is written if one of them cannot be."""
-    tensors, groups = dict[str, Tensor](), list[dict[str, Any]]()
+    """All models, the recipe and the schema in one file; an error before it is written if one of
+    them cannot be."""
+    tensors = dict[str, Tensor]()
+    groups = list[dict[str, Any]]()
     # The model in use, where judges are led away from it, is a group of its own behind the others.
     around = () if bank.around is None else ModelBank.of(bank.around, family="in use").groups
     for i, group in enumerate((*bank.groups, *around)):
-        entry, own = _network_entry(group) if group.networks is not None else _entry(group, bank.schema)
-        about = {"family": group.family, "models": len(group), "origins": list(group.origins), "spread": group.spread}
+        entry, own = (
+            _network_entry(group) if group.networks is not None else _entry(group, bank.schema)
+        )
+        about = {
+            "family": group.family,
+            "models": len(group),
+            "origins": list(group.origins),
+            "spread": group.spread,
+        }
         groups.append(about | entry)
         tensors |= {f"{i}/{name}": value for name, value in own.items()}
     recipe, own = _recipe_entry(bank.recipe)
     tensors |= {f"recipe/{name}": value for name, value in own.items()}
     content = {"groups": groups, "schema": bank.schema.to_dict(), "classes": list(bank.classes)}
-    content |= {"recipe": recipe, "seed": bank.seed, "around": bool(around), "digest": digest_of(tensors)}
+    content |= {
+        "recipe": recipe,
+        "seed": bank.seed,
+        "around": bool(around),
+        "digest": digest_of(tensors),
+    }
     safetensors.write(path, tensors, {MARK: content})
 
 
@@ -75,15 +90,19 @@ def digest_of(tensors: Mapping[str, Tensor]) -> str:
 
 def _network_entry(group: ModelGroup) -> tuple[dict[str, Any], dict[str, Tensor]]:
     assert group.networks is not None
-    module, state = group.networks.module(0), group.networks.state()
-    flat = [f"{j}.{name}" for j, layer in enumerate(flat_layers(module)) for name in layer.state_dict()]
+    module = group.networks.module(0)
+    state = group.networks.state()
+    flat = [
+        f"{j}.{name}" for j, layer in enumerate(flat_layers(module)) for name in layer.state_dict()
+    ]
     names = zip(flat, module.state_dict(), strict=True)
     return {"architecture": describe(module)}, {new: state[old].contiguous() for new, old in names}
 
 
 def _entry(group: ModelGroup, schema: Schema) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """What a file holds of models that are no stack of networks: each in words, and in tensors."""
-    how, tensors = list[dict[str, Any]](), dict[str, Tensor]()
+    how = list[dict[str, Any]]()
+    tensors = dict[str, Tensor]()
     for j, model in enumerate(group.judges()):
         words, own = _written(model, schema, check=not j)
         how.append(words)
@@ -91,37 +110,50 @@ def _entry(group: ModelGroup, schema: Schema) -> tuple[dict[str, Any], dict[str,
     return {"how": how}, tensors
 
 
-def _written(model: Model, schema: Schema, *, check: bool) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def _written(
+    model: Model, schema: Schema, *, check: bool
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
     if isinstance(model, TorchModel):
         tensors, content = model.contents()
         return {"torch": content["holdfast"]}, tensors
     kind = model.name if isinstance(model, BlackBox) else type(model).__name__
     try:
-        require(isinstance(model, BlackBox), "it is neither a network nor an estimator", ModelError)
-        words, parts = _estimator_parts(cast(BlackBox, model))
+        if not isinstance(model, BlackBox):
+            raise ModelError("it is neither a network nor an estimator")
+        words, parts = _estimator_parts(model)
         for name, data in parts.items() if check else ():
             READERS[name].checked(data, schema if words["table"] else None)
     except (HoldfastError, NotImplementedError, TypeError, ValueError, AttributeError) as error:
         fix = "keep the recipe and the seed, and make the bank again"
-        raise ModelError(f"a bank of models like this one ({kind}) cannot be saved: {error}; {fix}") from None
+        raise ModelError(
+            f"a bank of models like this one ({kind}) cannot be saved: {error}; {fix}"
+        ) from None
     return words | {"parts": list(parts)}, _as_tensors(parts)
 
 
 def _estimator_parts(model: BlackBox) -> tuple[dict[str, Any], Parts]:
     """An estimator in words and bytes."""
-    inner, words = model.wrapped, dict[str, Any]()
+    inner = model.wrapped
+    words = dict[str, Any]()
     if isinstance(inner, InOrder):
-        inner, words["in_order"] = inner.estimator, True
+        inner = inner.estimator
+        words["in_order"] = True
     inner = unwrapped(inner)
-    words |= {"inputs": model.inputs, "outputs": model.outputs, "bare": isinstance(inner, Boosted | BoostedNumbers)}
+    words |= {
+        "inputs": model.inputs,
+        "outputs": model.outputs,
+        "bare": isinstance(inner, Boosted | BoostedNumbers),
+    }
     steps = inner.steps if kind_of(inner) == "sklearn.Pipeline" else [("", inner)]
-    last, parts = unwrapped(steps[-1][1]), Parts()
+    last = unwrapped(steps[-1][1])
+    parts = Parts()
     words["table"] = model.inputs == "frame" and last is inner
     words["learnt"] = [plain(c) for c in getattr(last, "classes_", ())]
     booster = last.booster if words["bare"] else _booster(last)
     if booster is None:
         refuse_function = callable(inner) and not hasattr(inner, "predict")
-        require(not refuse_function, "a function cannot be written down", ModelError)
+        if refuse_function:
+            raise ModelError("a function cannot be written down")
         data = optional("skops.io", "files").dumps(inner, compression=ZIP_DEFLATED)
         return words, {"skops": skops.without_searches(data)}
     if last is not inner:
@@ -137,18 +169,25 @@ def _booster(estimator: Any) -> Any:
     """The booster inside an estimator of XGBoost or LightGBM; None of any other."""
     if type(estimator).__name__ not in BOOSTERS:
         return None
-    return estimator.get_booster() if kind_of(estimator).startswith("xgboost.") else estimator.booster_
+    return (
+        estimator.get_booster() if kind_of(estimator).startswith("xgboost.") else estimator.booster_
+    )
 
 
 def _steps_before(pipeline: Any) -> bytes:
-    """The steps of a pipeline before the last one, in whose place there is a stand-in that scikit-learn knows."""
+    """The steps of a pipeline before the last one, in whose place there is a stand-in that
+    scikit-learn knows."""
     stand_in = untyped("sklearn.dummy").DummyClassifier().fit(np.zeros((2, 1)), [0, 1])
     steps = [*pipeline.steps[:-1], (pipeline.steps[-1][0], stand_in)]
-    return optional("skops.io", "files").dumps(untyped("sklearn.pipeline").Pipeline(steps), compression=ZIP_DEFLATED)
+    return optional("skops.io", "files").dumps(
+        untyped("sklearn.pipeline").Pipeline(steps), compression=ZIP_DEFLATED
+    )
 
 
 def _as_tensors(parts: Parts) -> dict[str, Tensor]:
-    return {name: torch.frombuffer(bytearray(data), dtype=torch.uint8) for name, data in parts.items()}
+    return {
+        name: torch.frombuffer(bytearray(data), dtype=torch.uint8) for name, data in parts.items()
+    }
 
 
 def _recipe_entry(recipe: Recipe | None) -> tuple[dict[str, Any] | None, dict[str, Tensor]]:
@@ -164,7 +203,9 @@ def _recipe_entry(recipe: Recipe | None) -> tuple[dict[str, Any] | None, dict[st
         last = estimator.steps[-1][1] if kind_of(estimator) == "sklearn.Pipeline" else estimator
         words: dict[str, Any] = {"inputs": recipe.inputs}
         if type(last).__name__ not in BOOSTERS:
-            parts: Parts = {"skops": optional("skops.io", "files").dumps(estimator, compression=ZIP_DEFLATED)}
+            parts: Parts = {
+                "skops": optional("skops.io", "files").dumps(estimator, compression=ZIP_DEFLATED)
+            }
         else:
             words |= {"booster": type(last).__name__, "settings": _settings(last)}
             parts = Parts() if last is estimator else {"skops": _steps_before(estimator)}
@@ -179,10 +220,16 @@ def _recipe_entry(recipe: Recipe | None) -> tuple[dict[str, Any] | None, dict[st
 
 def _settings(estimator: Any) -> dict[str, Any]:
     """The settings that are not left as they are, all of them plain values."""
-    given, usual = (e.get_params(deep=False) for e in (estimator, type(estimator)()))
-    out = {name: v for name, v in given.items() if v is not usual.get(name) and not (v != v or v == usual.get(name))}
+    given = estimator.get_params(deep=False)
+    usual = type(estimator)().get_params(deep=False)
+    out = {
+        name: v
+        for name, v in given.items()
+        if v is not usual.get(name) and not (v != v or v == usual.get(name))
+    }
     odd = [name for name, value in out.items() if not is_plain(value)]
-    require(not odd, f"cannot write down {odd[:1]}")
+    if odd:
+        raise SettingError(f"cannot write down {odd[:1]}")
     return {name: plain(value) for name, value in out.items()}
 
 
@@ -211,7 +258,8 @@ class _Found:
             last = xgboost.made(self.parts["xgboost"], regression=not classes)
             last = last.get_booster() if words["bare"] else last
         elif "lightgbm" in self.parts:
-            text, learnt = self.parts["lightgbm"], list(words["learnt"])
+            text = self.parts["lightgbm"]
+            learnt = list(words["learnt"])
             last = lightgbm.made(text) if words["bare"] else lightgbm.estimator(text, learnt)
         inner = last
         if "skops" in self.parts:
@@ -226,22 +274,33 @@ class _Found:
 
 
 def load_bank(path: str | Path, *, trust: bool = False, schema: Schema | None = None) -> ModelBank:
-    """Read a bank; on request under another schema with the same encoding. `trust` is for files of one's own: whatever
-    they are, only types on the list are made, and nothing else is checked before models are used."""
+    """Read a bank; on request under another schema with the same encoding. `trust` is for files of
+    one's own: whatever they are, only types on the list are made, and nothing else is checked
+    before models are used."""
     if not Path(path).is_file():
         raise FileError(f"no bank at {str(path)!r}")
     try:
         metadata, tensors = safetensors.read(path)
         content = json.loads(metadata[MARK])
-        require(content["digest"] == digest_of(tensors), "its tensors are not as they were", FileError)
-        schema, classes = schema or Schema.from_dict(content["schema"]), tuple(content["classes"])
+        if content["digest"] != digest_of(tensors):
+            raise FileError("its tensors are not as they were")
+        schema = schema or Schema.from_dict(content["schema"])
+        classes = tuple(content["classes"])
         own = [_own(tensors, str(i)) for i in range(len(content["groups"]))]
-        found = [_found_in(entry, mine, schema) for entry, mine in zip(content["groups"], own, strict=True)]
+        found = [
+            _found_in(entry, mine, schema)
+            for entry, mine in zip(content["groups"], own, strict=True)
+        ]
         recipe, tried = _read_recipe(content["recipe"], _own(tensors, "recipe"))
         if not trust:
-            found = [[m.checked(schema) if isinstance(m, _Found) else m for m in group] for group in found]
+            found = [
+                [m.checked(schema) if isinstance(m, _Found) else m for m in group]
+                for group in found
+            ]
             models = [model for group in found for model in group if isinstance(model, _Found)]
-            sandbox.try_all_in_child(tried + [part for model in models for part in model.parts.items()])
+            sandbox.try_all_in_child(
+                tried + [part for model in models for part in model.parts.items()]
+            )
         groups = [
             _stack(entry, mine) if "how" not in entry else _group(entry, models, schema, classes)
             for entry, mine, models in zip(content["groups"], own, found, strict=True)
@@ -253,17 +312,25 @@ def load_bank(path: str | Path, *, trust: bool = False, schema: Schema | None = 
         return bank if trust else _checked(bank)
     except Exception as error:  # the file may say anything
         what = f"{type(error).__name__}: {error}"
-        raise FileError(f"{str(path)!r} is no readable bank ({what}); make one with `ModelBank.save`") from None
+        raise FileError(
+            f"{str(path)!r} is no readable bank ({what}); make one with `ModelBank.save`"
+        ) from None
 
 
 def _own(tensors: Mapping[str, Tensor], first: str) -> dict[str, Tensor]:
     """The tensors under a name."""
-    return {name.partition("/")[2]: v for name, v in tensors.items() if name.partition("/")[0] == first}
+    return {
+        name.partition("/")[2]: v for name, v in tensors.items() if name.partition("/")[0] == first
+    }
 
 
-def _found_in(entry: dict[str, Any], tensors: dict[str, Tensor], schema: Schema) -> "list[_Found | Model]":
+def _found_in(
+    entry: dict[str, Any], tensors: dict[str, Tensor], schema: Schema
+) -> "list[_Found | Model]":
     """The models of a group that is no stack of networks."""
-    return [_found(words, _own(tensors, str(j)), schema) for j, words in enumerate(entry.get("how", ()))]
+    return [
+        _found(words, _own(tensors, str(j)), schema) for j, words in enumerate(entry.get("how", ()))
+    ]
 
 
 def _found(words: dict[str, Any], tensors: dict[str, Tensor], schema: Schema) -> "_Found | Model":
@@ -271,22 +338,32 @@ def _found(words: dict[str, Any], tensors: dict[str, Tensor], schema: Schema) ->
         return from_parts("the bank", words["torch"], tensors, schema)
     for name, value in tensors.items():
         good = name in READERS and value.dtype == torch.uint8 and value.ndim == 1
-        require(good, f"it has a model in an unknown format {name!r}", FileError)
+        if not good:
+            raise FileError(f"it has a model in an unknown format {name!r}")
     data: Parts = {cast(Format, name): value.numpy().tobytes() for name, value in tensors.items()}
-    require(set(data) == set(words["parts"]), "a part of a model is lacking", FileError)
+    if set(data) != set(words["parts"]):
+        raise FileError("a part of a model is lacking")
     return _Found(words, data)
 
 
 def _group(
-    entry: dict[str, Any], found: Sequence["_Found | Model"], schema: Schema, classes: tuple[Any, ...]
+    entry: dict[str, Any],
+    found: Sequence["_Found | Model"],
+    schema: Schema,
+    classes: tuple[Any, ...],
 ) -> ModelGroup:
     if len(found) != entry["models"]:
-        raise ModelError(f"family {entry['family']!r} has {len(found)} models, and says {entry['models']}")
+        raise ModelError(
+            f"family {entry['family']!r} has {len(found)} models, and says {entry['models']}"
+        )
     origins = tuple(str(origin) for origin in entry["origins"])
     fitted = [model.made(schema, classes) for model in found if isinstance(model, _Found)]
     modules = tuple(model for model in found if isinstance(model, Model))
-    require(not (fitted and modules), f"family {entry['family']!r} mixes kinds of models", ModelError)
-    return ModelGroup(str(entry["family"]), None, modules or FittedEstimators(fitted), origins, _spread(entry))
+    if fitted and modules:
+        raise ModelError(f"family {entry['family']!r} mixes kinds of models")
+    return ModelGroup(
+        str(entry["family"]), None, modules or FittedEstimators(fitted), origins, _spread(entry)
+    )
 
 
 def _checked(bank: ModelBank) -> ModelBank:
@@ -294,7 +371,9 @@ def _checked(bank: ModelBank) -> ModelBank:
     for group in bank.checked().groups:
         for model in group.judges():
             if tuple(model.classes) != bank.classes:
-                raise ModelError(f"a model of family {group.family!r} has the classes {list(model.classes)}")
+                raise ModelError(
+                    f"a model of family {group.family!r} has the classes {list(model.classes)}"
+                )
     return bank
 
 
@@ -305,7 +384,9 @@ def _stack(entry: dict[str, Any], own: dict[str, Tensor]) -> ModelGroup:
     expected = {name: (entry["models"], *v.shape) for name, v in module.state_dict().items()}
     for name, shape in expected.items():
         if name not in own or tuple(own[name].shape) != shape:
-            raise ModelError(f"tensor {name!r} of family {entry['family']!r} does not fit its architecture")
+            raise ModelError(
+                f"tensor {name!r} of family {entry['family']!r} does not fit its architecture"
+            )
     dtypes = {v.dtype for name, v in own.items() if name in expected and v.is_floating_point()}
     if len(dtypes) != 1:
         raise ModelError(f"family {entry['family']!r} mixes kinds of floating-point numbers")
@@ -318,7 +399,9 @@ def _stack(entry: dict[str, Any], own: dict[str, Tensor]) -> ModelGroup:
 def _spread(entry: dict[str, Any]) -> float:
     spread = float(entry["spread"])
     if not 1 <= spread < math.inf:
-        raise ModelError(f"family {entry['family']!r} lies {spread} times as far from the model in use as it can")
+        raise ModelError(
+            f"family {entry['family']!r} lies {spread} times as far from the model in use as it can"
+        )
     return spread
 
 
@@ -331,16 +414,17 @@ def _read_recipe(
     if "written" not in content:
         return (lambda: Recipe.from_dict(content)), []
     words = content["written"]
-    require(set(tensors) == set(words["parts"]), "a part of the recipe is lacking", FileError)
+    if set(tensors) != set(words["parts"]):
+        raise FileError("a part of the recipe is lacking")
     data = skops.checked(tensors["skops"].numpy().tobytes()) if "skops" in tensors else None
 
     def made() -> Recipe:
         estimator = None if data is None else skops.made(data)
         if "booster" in words:
-            name, settings = words["booster"], words["settings"]
-            require(
-                name in BOOSTERS and all(map(is_plain, settings.values())), "its recipe is an unknown one", FileError
-            )
+            name = words["booster"]
+            settings = words["settings"]
+            if not (name in BOOSTERS and all(map(is_plain, settings.values()))):
+                raise FileError("its recipe is an unknown one")
             library = optional("xgboost" if name.startswith("XGB") else "lightgbm", "trees")
             last = getattr(library, name)(**settings)
             if estimator is not None:

@@ -1,4 +1,5 @@
-"""The encoding of a schema as tensors: where each feature lies, its scale, limits, grid, groups and rules."""
+"""The encoding of a schema as tensors: where each feature lies, its scale, limits, grid, groups and
+rules."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +14,8 @@ from holdfast._core.rows import pad_rows
 from holdfast.schema.feature import Array, Feature, Rule
 from holdfast.schema.rules import Part, excess
 
-SAFE = 40.0  # logits up to this size need no shift before exp: neither it nor its sums overflow or vanish
+# logits up to this size need no shift before exp: neither it nor its sums overflow or vanish
+SAFE = 40.0
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,8 @@ class Encoding:
     fixed: Tensor  # (d,) bool
     up: Tensor
     down: Tensor
-    missing: Tensor  # (d,) bool, says that a category or a number is missing: it may stay, never be asked for
+    # (d,) bool, says that a category or a number is missing: it may stay, never be asked for
+    missing: Tensor
     stand_in: Tensor  # (d,) what the column of a number holds while it is missing
     grid: Tensor  # (d,) distance between allowed values, encoded; 0 for any number
     origin: Tensor  # (d,) grid values are integer multiples of `grid` minus this
@@ -41,18 +44,37 @@ class Encoding:
     max_changes: int
 
     @classmethod
-    def of(cls, features: Sequence[Feature], rules: Sequence[Rule], max_changes: int, dtype: torch.dtype) -> "Encoding":
+    def of(
+        cls,
+        features: Sequence[Feature],
+        rules: Sequence[Rule],
+        max_changes: int,
+        dtype: torch.dtype,
+    ) -> "Encoding":
         owner = np.repeat(np.arange(len(features)), [f.width for f in features])
-        d, start = len(owner), 0
+        d = len(owner)
+        start = 0
         first: dict[str, int] = {}
         columns: dict[str, Array] = {
             name: np.zeros(d)
-            for name in ("center", "low", "seen_low", "fixed", "up", "down", "missing", "grid", "origin", "stand_in")
+            for name in (
+                "center",
+                "low",
+                "seen_low",
+                "fixed",
+                "up",
+                "down",
+                "missing",
+                "grid",
+                "origin",
+                "stand_in",
+            )
         } | {name: np.ones(d) for name in ("scale", "high", "seen_high", "weight")}
         groups: list[range] = []
         for f in features:
             s = slice(start, start + f.width)
-            first[f.name], start = start, s.stop
+            first[f.name] = start
+            start = s.stop
             columns["weight"][s] = f.weight
             for word in ("fixed", "up", "down"):
                 columns[word][s] = f.change == word
@@ -63,16 +85,23 @@ class Encoding:
                 continue
             if f.has_gaps:  # the column that says whether the number is missing
                 says = s.stop - 1
-                columns["missing"][says], columns["grid"][says], columns["high"][says] = 1.0, 1.0, 0.0
-                columns["up"][says], columns["down"][says] = 0.0, 0.0
+                columns["missing"][says] = 1.0
+                columns["grid"][says] = 1.0
+                columns["high"][says] = 0.0
+                columns["up"][says] = 0.0
+                columns["down"][says] = 0.0
                 columns["stand_in"][s.start] = (f.stand_in - f.center) / f.scale
                 s = slice(s.start, says)
-            columns["center"][s], columns["scale"][s], columns["grid"][s] = f.center, f.scale, f.grid / f.scale
+            columns["center"][s] = f.center
+            columns["scale"][s] = f.scale
+            columns["grid"][s] = f.grid / f.scale
             columns["origin"][s] = f.center % f.grid / f.scale if f.grid else 0.0
             seen = f.inward(f.seen[0], 1), f.inward(f.seen[1], -1)
             if f.kind in ("ordered", "boolean"):
                 seen = 0.0, max(len(f.levels) - 1.0, 1.0)
-            for name, value in zip(("low", "high", "seen_low", "seen_high"), (*f.limits, *seen), strict=True):
+            for name, value in zip(
+                ("low", "high", "seen_low", "seen_high"), (*f.limits, *seen), strict=True
+            ):
                 columns[name][s] = (value - f.center) / f.scale
         rows = np.zeros((len(rules), d))
         bounds = np.array([r.bound for r in rules])
@@ -88,7 +117,10 @@ class Encoding:
         def tensor(values: Any) -> Tensor:
             return torch.as_tensor(values, dtype=dtype)
 
-        flags = {name: torch.as_tensor(columns.pop(name) > 0) for name in ("fixed", "up", "down", "missing")}
+        flags = {
+            name: torch.as_tensor(columns.pop(name) > 0)
+            for name in ("fixed", "up", "down", "missing")
+        }
         return cls(
             **{name: tensor(value) for name, value in columns.items()},
             **flags,
@@ -134,12 +166,17 @@ class Encoding:
     @cached_property
     def spans(self) -> list[tuple[int, int]]:
         """First column of each category, and the one after its last."""
-        return [(int(group[0]), int(group[0]) + int((group < len(self.center)).sum())) for group in self.groups]
+        return [
+            (int(group[0]), int(group[0]) + int((group < len(self.center)).sum()))
+            for group in self.groups
+        ]
 
     @cached_property
     def used(self) -> set[str]:
         """Which of the flags some column has."""
-        return {name for name in ("missing", "up", "down", "fixed") if bool(getattr(self, name).any())}
+        return {
+            name for name in ("missing", "up", "down", "fixed") if bool(getattr(self, name).any())
+        }
 
     @cached_property
     def gaps(self) -> tuple[Tensor, Tensor]:
@@ -148,7 +185,8 @@ class Encoding:
         return says - 1, says
 
     def whole(self, z: Tensor) -> Tensor:
-        """(n, d) with every number either there or missing, and what stands for it in place of a missing one."""
+        """(n, d) with every number either there or missing, and what stands for it in place of a
+        missing one."""
         value, says = self.gaps
         if not says.numel():
             return z
@@ -159,7 +197,11 @@ class Encoding:
     def known(self, x: Tensor, flag: Tensor) -> Tensor:
         """(n, d) the columns with a flag (d,), but not those of numbers that are missing in x."""
         value, says = self.gaps
-        return flag.expand_as(x).index_copy(1, value, flag[value] & (x[:, says] <= 0.5)) if says.numel() else flag
+        return (
+            flag.expand_as(x).index_copy(1, value, flag[value] & (x[:, says] <= 0.5))
+            if says.numel()
+            else flag
+        )
 
     @cached_property
     def in_rule(self) -> Tensor:
@@ -169,12 +211,16 @@ class Encoding:
     @cached_property
     def parts(self) -> list[Part]:
         """Each rule as its columns, their weights and its bound."""
-        return [(a.nonzero().squeeze(1), a[a != 0], b) for a, b in zip(self.rules, self.bounds, strict=True)]
+        return [
+            (a.nonzero().squeeze(1), a[a != 0], b)
+            for a, b in zip(self.rules, self.bounds, strict=True)
+        ]
 
     def excess(self, z: Tensor) -> Tensor:
-        """(n, d) rows -> (n, r) by how much each rule is over its bound; nothing is known of one about a missing
-        number, so it counts as kept."""
-        over, (value, says) = excess(z, self.parts), self.gaps
+        """(n, d) rows -> (n, r) by how much each rule is over its bound; nothing is known of one
+        about a missing number, so it counts as kept."""
+        over = excess(z, self.parts)
+        value, says = self.gaps
         if not says.numel():
             return over
         about = (self.rules[:, value] != 0).to(z.dtype)  # (r, gaps)
@@ -188,15 +234,18 @@ class Encoding:
 
     @cached_property
     def _together(self) -> tuple[Tensor, Tensor]:
-        """(d, d) do two columns belong to the same category, and (d,) the one-hot columns; both as numbers.
+        """(d, d) do two columns belong to the same category, and (d,) the one-hot columns; both as
+        numbers.
 
-        A product with the former adds up the levels of all categories at once; a number stands alone.
+        A product with the former adds up the levels of all categories at once; a number stands
+        alone.
         """
         same = (self.owner[:, None] == self.owner).to(self.scale.dtype)
         return same, self.one_hot.to(self.scale.dtype)
 
     def _totals(self, values: Tensor) -> Tensor:
-        """(..., d) for each column the sum over the levels of its category; a row's does not depend on other rows."""
+        """(..., d) for each column the sum over the levels of its category; a row's does not depend
+        on other rows."""
         rows = values.reshape(-1, values.shape[-1])
         return (pad_rows(rows) @ self._together[0])[: len(rows)].view(values.shape)
 
@@ -205,7 +254,8 @@ class Encoding:
 
         Args:
             z: rows.
-            open_: (..., d) 1 for levels that take part and 0 for others; at least one of each category must.
+            open_: (..., d) 1 for levels that take part and 0 for others; at least one of each
+                category must.
         """
         if not (self.groups.numel() and z.numel()):
             return z
@@ -227,7 +277,8 @@ class Encoding:
         return top
 
     def hard(self, z: Tensor) -> Tensor:
-        """(..., d) with 1 in the column of each category's largest level and 0 in its others; numbers as they are."""
+        """(..., d) with 1 in the column of each category's largest level and 0 in its others;
+        numbers as they are."""
         if not self.groups.numel():
             return z
         column = torch.stack([z[..., a:b].argmax(-1) + a for a, b in self.spans], -1)
@@ -236,7 +287,8 @@ class Encoding:
     def softmax_pull(self, soft: Tensor, g: Tensor) -> Tensor:
         """(..., d) the gradient by z of what has the gradient `g` by soft = softmax(z).
 
-        s_j (g_j - sum_l s_l g_l) in the columns of a category, l over its levels; g_j in those of numbers.
+        s_j (g_j - sum_l s_l g_l) in the columns of a category, l over its levels; g_j in those of
+        numbers.
         """
         if not self.groups.numel():
             return g

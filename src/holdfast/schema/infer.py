@@ -8,10 +8,12 @@ from typing import Any, Literal, TypedDict, Unpack, cast
 import numpy as np
 import pandas as pd
 
-from holdfast.errors import SchemaError, did_you_mean, require
+from holdfast._core.checks import did_you_mean
+from holdfast.errors import SchemaError
 from holdfast.schema.feature import Change, Feature, Kind, Level, Rule, column_names, dtype_name
 
-MOST_LEVELS = 1000  # a column of strings with more distinct values is a name or an id, not a category
+# a column of strings with more distinct values is a name or an id, not a category
+MOST_LEVELS = 1000
 
 
 class Settings(TypedDict, total=False):
@@ -33,24 +35,37 @@ class Settings(TypedDict, total=False):
     scaling: Literal["standard", "minmax", "none"]
 
 
-def inferred(frame: pd.DataFrame, **settings: Unpack[Settings]) -> tuple[tuple[Feature, ...], tuple[Rule, ...], int]:
+def inferred(
+    frame: pd.DataFrame, **settings: Unpack[Settings]
+) -> tuple[tuple[Feature, ...], tuple[Rule, ...], int]:
     """The features, rules and limit of a schema; see `Schema.infer`."""
     known = Settings.__annotations__
     for name in settings:
-        require(name in known, f"unknown setting {name!r}; {did_you_mean(name, known)}", SchemaError)
-    names, scaling = column_names(frame), settings.get("scaling", "standard")
-    require(len(frame) > 0, "cannot infer a schema from a table without rows", SchemaError)
+        if name not in known:
+            raise SchemaError(f"unknown setting {name!r}; {did_you_mean(name, known)}")
+    names = column_names(frame)
+    scaling = settings.get("scaling", "standard")
+    if len(frame) <= 0:
+        raise SchemaError("cannot infer a schema from a table without rows")
     fits = scaling in ("standard", "minmax", "none")
-    require(fits, f"scaling must be 'standard', 'minmax' or 'none', got {scaling!r}", SchemaError)
+    if not fits:
+        raise SchemaError(f"scaling must be 'standard', 'minmax' or 'none', got {scaling!r}")
     change: dict[str, Change] = {}
     for word in ("fixed", "up", "down"):
         for name in _names(settings.get(word, ())):
             if name in change:
-                raise SchemaError(f"column {name!r} is declared both {change[name]!r} and {word!r}; keep one")
+                raise SchemaError(
+                    f"column {name!r} is declared both {change[name]!r} and {word!r}; keep one"
+                )
             change[name] = word
-    integers, categories = _names(settings.get("integers", ())), _names(settings.get("categories", ()))
-    bounds, steps, weights = settings.get("bounds", {}), settings.get("steps", {}), settings.get("weights", {})
-    ordered, allowed, words = settings.get("ordered", {}), settings.get("allowed", {}), settings.get("words", {})
+    integers = _names(settings.get("integers", ()))
+    categories = _names(settings.get("categories", ()))
+    bounds = settings.get("bounds", {})
+    steps = settings.get("steps", {})
+    weights = settings.get("weights", {})
+    ordered = settings.get("ordered", {})
+    allowed = settings.get("allowed", {})
+    words = settings.get("words", {})
     for group in (change, bounds, integers, categories, ordered, allowed, steps, weights, words):
         for name in group:
             if name not in names:
@@ -69,20 +84,27 @@ def inferred(frame: pd.DataFrame, **settings: Unpack[Settings]) -> tuple[tuple[F
         if kind in ("category", "ordered"):
             levels = ordered.get(name) or _levels(column, name)
             given |= {"levels": tuple(levels), "missing": bool(column.isna().any())}
-            return Feature(name, kind, scale=max(len(levels) - 1.0, 1.0) if kind == "ordered" else 1.0, **given)
+            return Feature(
+                name, kind, scale=max(len(levels) - 1.0, 1.0) if kind == "ordered" else 1.0, **given
+            )
         if kind == "boolean":
             Feature(name, kind).numbers(column)
             return Feature(name, kind, **given)
         given["missing"] = bool(column.isna().any())
         values = Feature(name, kind, usual, missing=True).numbers(column)
         values = values[~np.isnan(values)]
-        require(len(values) > 0, f"column {name!r} has no values at all; drop it", SchemaError)
-        low, high = float(values.min()), float(values.max())
+        if len(values) <= 0:
+            raise SchemaError(f"column {name!r} has no values at all; drop it")
+        low = float(values.min())
+        high = float(values.max())
         spread = {"standard": float(values.std()), "minmax": high - low, "none": 1.0}[scaling]
         center = {"standard": float(values.mean()), "minmax": low, "none": 0.0}[scaling]
-        # A constant column keeps its own unit; one that overflows cannot be scaled by its spread either.
+        # A constant column keeps its own unit; one that overflows cannot be scaled by its spread
+        # either.
         varies = math.isfinite(spread) and spread > 1e-12 * max(abs(low), abs(high))
-        return Feature(name, kind, seen=(low, high), center=center, scale=spread if varies else 1.0, **given)
+        return Feature(
+            name, kind, seen=(low, high), center=center, scale=spread if varies else 1.0, **given
+        )
 
     rules = tuple(Rule.parse(r) for r in _names(settings.get("rules", ())))
     return tuple(feature(n) for n in names), rules, settings.get("max_changes", 0)
@@ -109,7 +131,10 @@ def _kind(column: "pd.Series[Any]", integer: bool, category: bool, ordered: bool
         return "date"
     if pd.api.types.is_object_dtype(dtype) or pd.api.types.is_string_dtype(dtype):
         return "category"
-    raise SchemaError(f"column {column.name!r} is {dtype}, which has no meaning here; convert it to numbers or strings")
+    raise SchemaError(
+        f"column {column.name!r} is {dtype}, which has no meaning here; convert it to numbers or "
+        "strings"
+    )
 
 
 def _levels(column: "pd.Series[Any]", name: str) -> list[Level]:
@@ -125,9 +150,13 @@ def _levels(column: "pd.Series[Any]", name: str) -> list[Level]:
     strange = [v for v in levels if not isinstance(v, str | int | float | bool)]
     if strange:
         fix = "with pd.to_datetime" if isinstance(strange[0], date) else "to strings or numbers"
-        raise SchemaError(f"column {name!r} holds {type(strange[0]).__name__} values; convert them {fix}")
+        raise SchemaError(
+            f"column {name!r} holds {type(strange[0]).__name__} values; convert them {fix}"
+        )
     what = f"{len(levels)} distinct strings, so it looks like an id"
     fix = "drop it: what the schema does not know is carried through"
-    require(len(levels) <= MOST_LEVELS, f"column {name!r} has {what}; {fix}", SchemaError)
-    require(bool(levels), f"column {name!r} has no values at all; drop it", SchemaError)
+    if len(levels) > MOST_LEVELS:
+        raise SchemaError(f"column {name!r} has {what}; {fix}")
+    if not bool(levels):
+        raise SchemaError(f"column {name!r} has no values at all; drop it")
     return levels if ranked else sorted(levels, key=lambda v: (isinstance(v, str), v))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from holdfast.errors import listed
+from holdfast._core.checks import listed
 from holdfast.schema.feature import Array, differ
 from holdfast.schema.schema import Schema
 from holdfast.schema.user_units import limits
@@ -20,7 +20,9 @@ _MOVES = {"fixed": "is fixed", "up": "may only rise", "down": "may only fall"}
 def blocked(schema: Schema, numbers: Array) -> Any:
     """(n, features) rows of people -> for each why nothing can be reached at all, or ''."""
     fixed = all(f.change == "fixed" for f in schema.features)
-    reason = np.full(len(numbers), "every column is fixed, so nothing may change" if fixed else "", dtype=object)
+    reason = np.full(
+        len(numbers), "every column is fixed, so nothing may change" if fixed else "", dtype=object
+    )
     forced = np.zeros(len(numbers), dtype=np.int64)
     low, high = limits(schema, numbers)
     for i, f in enumerate(schema.features):
@@ -40,16 +42,23 @@ def blocked(schema: Schema, numbers: Array) -> Any:
     most = f" with at most {schema.max_changes} change(s)" if schema.max_changes else ""
     if schema.max_changes:
         many = (forced > schema.max_changes) & (reason == "")
-        reason[many] = [f"{k} values are not allowed by the schema, too many to change{most}" for k in forced[many]]
+        reason[many] = [
+            f"{k} values are not allowed by the schema, too many to change{most}"
+            for k in forced[many]
+        ]
     for rule in schema.rules:
         best: Any = 0.0
         for name, weight in rule.weights.items():
             i = schema.names.index(name)
             least = np.minimum(weight * low[:, i], weight * high[:, i])
-            best = best + np.where(np.isnan(numbers[:, i]), np.nan, least)  # a missing number can stay, and breaks none
-        reason[(best > rule.bound) & (reason == "")] = f"rule {rule.text!r} cannot be kept from here"
+            # a missing number can stay, and breaks none
+            best = best + np.where(np.isnan(numbers[:, i]), np.nan, least)
+        reason[(best > rule.bound) & (reason == "")] = (
+            f"rule {rule.text!r} cannot be kept from here"
+        )
     if schema.rules:
-        # What no number of changes can do is blocked; which of them a limit leaves is for the search to find out.
+        # What no number of changes can do is blocked; which of them a limit leaves is for the
+        # search to find out.
         free = replace(schema, max_changes=0)
         feasible = free.feasible(schema.encode_numbers(numbers, torch.float64))
         lost = ~feasible.contains(feasible.fallback).numpy() & (reason == "")
@@ -67,9 +76,12 @@ def violations(schema: Schema, before: Array, after: Array) -> Any:
 
     moved = differ(before, after)
     for i, f in enumerate(schema.features):
-        was, now = before[:, i], after[:, i]
+        was = before[:, i]
+        now = after[:, i]
         if f.levels:
-            refused = np.array([bool(f.allowed) and level not in f.allowed for level in f.levels] + [False])
+            refused = np.array(
+                [bool(f.allowed) and level not in f.allowed for level in f.levels] + [False]
+            )
             note(refused[now.astype(np.int64)], f"{f.name}: a level that is not allowed")
             note(moved[:, i] & (now >= len(f.levels)), f"{f.name}: became missing")
         else:
@@ -78,7 +90,10 @@ def violations(schema: Schema, before: Array, after: Array) -> Any:
             note((now < low) | (now > high), f"{f.name}: outside {low:g} to {high:g}")
         if f.grid:
             off = np.abs(now - np.round(now / f.grid) * f.grid)
-            note(moved[:, i] & (off > 1e-9 * f.grid + f.digit(now)), f"{f.name}: between steps of {f.grid:g}")
+            note(
+                moved[:, i] & (off > 1e-9 * f.grid + f.digit(now)),
+                f"{f.name}: between steps of {f.grid:g}",
+            )
         if f.change == "fixed":
             note(moved[:, i], f"{f.name}: fixed, but changed")
         elif f.change == "up":

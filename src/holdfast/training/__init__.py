@@ -1,1 +1,2 @@
-"""Models that give better answers: adversarial training, kernel machines, counterfactual training."""
+"""Models that give better answers: adversarial training, kernel machines, counterfactual
+training."""

@@ -1,7 +1,8 @@
 """Adversarial training of one network for many epsilons at once.
 
-Networks that differ in epsilon alone share the initial weights, the order of the rows and the random starts of the
-attacks, so that what differs between them comes from epsilon. All epsilons and seeds are one stack.
+Networks that differ in epsilon alone share the initial weights, the order of the rows and the
+random starts of the attacks, so that what differs between them comes from epsilon. All epsilons and
+seeds are one stack.
 """
 
 from collections.abc import Sequence
@@ -11,8 +12,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from holdfast._core.checks import did_you_mean, require_integer, require_number
 from holdfast._core.progress import Progress
-from holdfast.errors import did_you_mean, require, require_integer, require_number
+from holdfast.errors import SettingError
 from holdfast.models.base import Model
 from holdfast.problem import Outcomes
 from holdfast.retraining.bank import ModelBank, ModelGroup
@@ -28,7 +30,8 @@ EPSILONS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 
 @dataclass(frozen=True, eq=False)
 class AdversarialModels:
-    """Networks trained against attacks of growing radius, and the rows they learnt from; made by `train_adversarial`.
+    """Networks trained against attacks of growing radius, and the rows they learnt from; made by
+    `train_adversarial`.
 
     >>> import holdfast as hf
     >>> data = hf.datasets.moons().take(range(200))
@@ -62,23 +65,32 @@ class AdversarialModels:
     def model(self, epsilon: float, seed: int = 0) -> Model:
         """The network of one epsilon, and of one of the seeds: 0, 1, .."""
         known = list(self.epsilon)
-        require(epsilon in known, f"no network was trained with epsilon {epsilon:g}; there are {known}")
-        require(0 <= seed < self.seeds, f"there are {self.seeds} networks of each epsilon, no number {seed}")
+        if epsilon not in known:
+            raise SettingError(
+                f"no network was trained with epsilon {epsilon:g}; there are {known}"
+            )
+        if not 0 <= seed < self.seeds:
+            raise SettingError(f"there are {self.seeds} networks of each epsilon, no number {seed}")
         return self.bank.model(self.epsilon.index(epsilon) * self.seeds + seed)
 
     def wanted_classes(self, X: pd.DataFrame, target: Label | None = None) -> np.ndarray[Any, Any]:
         """(seeds, n) the class that is wanted for each row.
 
         Args:
-            target: a class for all; None: the one that the plain model (of the least epsilon) does not give to the row,
-                which it then is on all models. With more than two classes a target is needed.
+            target: a class for all; None: the one that the plain model (of the least epsilon) does
+                not give to the row, which it then is on all models. With more than two classes a
+                target is needed.
         """
         names = np.array(self.bank.classes, dtype=object)
         if target is not None:
             known = self.bank.classes
-            require(target in known, f"the models have no class {target!r}; {did_you_mean(target, known)}")
+            if target not in known:
+                raise SettingError(
+                    f"the models have no class {target!r}; {did_you_mean(target, known)}"
+                )
             return np.full((self.seeds, len(X)), target, dtype=object)
-        require(len(names) <= 2, f"say which of the classes {list(names)} is wanted: target=...")
+        if len(names) > 2:
+            raise SettingError(f"say which of the classes {list(names)} is wanted: target=...")
         plain = replace(self.bank, groups=self.bank.groups[:1])
         return names[1 - plain.scores(X).argmax(2).numpy()]
 
@@ -92,17 +104,27 @@ class AdversarialModels:
 
 
 def train_adversarial(
-    recipe: RecipeLike, X: pd.DataFrame, y: Outcomes, schema: Schema, *, epsilon: Sequence[float] = EPSILONS,
-    seeds: int = 1, classes: ClassNames | None = None, seed: int = 0, progress: bool = False,
-) -> AdversarialModels:  # fmt: skip
-    """Train a network for every epsilon, in one stacked run: min_w mean_i max_{|e| <= epsilon} loss(x_i + e).
+    recipe: RecipeLike,
+    X: pd.DataFrame,
+    y: Outcomes,
+    schema: Schema,
+    *,
+    epsilon: Sequence[float] = EPSILONS,
+    seeds: int = 1,
+    classes: ClassNames | None = None,
+    seed: int = 0,
+    progress: bool = False,
+) -> AdversarialModels:
+    """Train a network for every epsilon, in one stacked run: min_w mean_i max_{|e| <= epsilon}
+    loss(x_i + e).
 
     Args:
-        recipe: a `Recipe` of a network (its `attack`, `attack_steps`, `attack_norm` and `attack_box` say how rows are
-            attacked), or a torch module to take one from.
+        recipe: a `Recipe` of a network (its `attack`, `attack_steps`, `attack_norm` and
+            `attack_box` say how rows are attacked), or a torch module to take one from.
         X, y, schema, classes: as for `Recipe.fit`.
         epsilon: radii of the balls around encoded rows; 0 is plain training.
-        seeds: so many networks for each epsilon, with weights and order of the rows from seed, seed + 1, ..
+        seeds: so many networks for each epsilon, with weights and order of the rows from seed, seed
+            + 1, ..
         progress: show a bar on stderr.
 
     >>> import holdfast as hf
@@ -113,24 +135,33 @@ def train_adversarial(
     radii = _radii(epsilon)
     require_integer("seeds", seeds)
     run = BaseRun.of(recipe, X, y, schema, classes, seed)
-    require(run.recipe.estimator is None, "only networks can be trained adversarially; this recipe is an estimator's")
+    if run.recipe.estimator is not None:
+        raise SettingError(
+            "only networks can be trained adversarially; this recipe is an estimator's"
+        )
     each = tuple(seed + i for i in range(int(seeds)))
     drawn = each * len(radii)
     variation = Variation(drawn, drawn, epsilon=tuple(e for e in radii for _ in each))
     with Progress(progress, "adversarial training") as bar:
         bar.total(len(variation))
-        models = ModelGroup("adversarial", run.train(variation, bar), origins=run.origins(variation))
+        models = ModelGroup(
+            "adversarial", run.train(variation, bar), origins=run.origins(variation)
+        )
     parts = [slice(i, i + len(each)) for i in range(0, len(variation), len(each))]
-    groups = [models.part(part, AdversarialModels.name(e)) for part, e in zip(parts, radii, strict=True)]
+    groups = [
+        models.part(part, AdversarialModels.name(e)) for part, e in zip(parts, radii, strict=True)
+    ]
     bank = ModelBank(tuple(groups), schema, run.classes, run.recipe, seed)
     return AdversarialModels(bank, radii, X, run.y)
 
 
 def _radii(epsilon: Sequence[float]) -> tuple[float, ...]:
     some = not isinstance(epsilon, str) and hasattr(epsilon, "__iter__") and len(epsilon) > 0
-    require(some, f"epsilon must be a list of radii, like [0, 0.1, 0.2], got {epsilon!r}")
+    if not some:
+        raise SettingError(f"epsilon must be a list of radii, like [0, 0.1, 0.2], got {epsilon!r}")
     for e in epsilon:
         require_number("epsilon", e)
     radii = tuple(float(e) for e in epsilon)
-    require(list(radii) == sorted(set(radii)), f"epsilons must grow, each given once, got {list(radii)}")
+    if list(radii) != sorted(set(radii)):
+        raise SettingError(f"epsilons must grow, each given once, got {list(radii)}")
     return radii

@@ -1,8 +1,9 @@
 """Ways to train a model, by name and with settings in words: 'counternet' with 'epochs=20'.
 
-Settings have the names that they have in `hf.Recipe`, `hf.CounterNet`, `hf.RoCourseNet`, `hf.CounterfactualObjective`
-and `hf.CounterfactualSearch`. Of counterfactual training some are also the generator's; what both the network and the
-generator have, such as `lr`, is the network's, and `generator__lr` the generator's.
+Settings have the names that they have in `hf.Recipe`, `hf.CounterNet`, `hf.RoCourseNet`,
+`hf.CounterfactualObjective` and `hf.CounterfactualSearch`. Of counterfactual training some are also
+the generator's; what both the network and the generator have, such as `lr`, is the network's, and
+`generator__lr` the generator's.
 
 Nothing heavy is imported before it is needed: the command line lists these names in its help.
 """
@@ -12,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
-from holdfast.errors import SettingError, did_you_mean, require
+from holdfast._core.checks import did_you_mean
+from holdfast.errors import SettingError
 from holdfast.registry import parse_setting, parse_settings, split_setting
 
 if TYPE_CHECKING:
@@ -25,7 +27,8 @@ OF_NETWORK = ("hidden", "epochs", "batch_size", "lr", "weight_decay", "adam_eps"
 OF_ATTACKS = ("epsilon", "attack", "attack_steps", "attack_norm", "attack_box")
 OF_OBJECTIVE = ("objective", "l_clf", "l_div", "l_reg", "l_adv", "burn_in", "spare_wrong")
 OF_SEARCH = ("epsilon", "tau", "n_counterfactuals", "refresh", "spread", "respect_categories")
-# Of each generator only the settings that count inside training, where it is not the method that `explain` runs.
+# Of each generator only the settings that count inside training, where it is not the method that
+# `explain` runs.
 OF_GENERATOR = {
     "eccco": ("energy", "lam", "lr", "steps"),
     "generic": ("lam", "lr", "steps"),
@@ -33,7 +36,8 @@ OF_GENERATOR = {
     "omniscient": (),
 }
 PAPER: dict[str, Any] = {"lam": 0.001, "lr": 0.1, "steps": 30}  # of every generator that searches
-NOT_SEARCHED = ("tau", "epsilon", "spread", "respect_categories", "spare_wrong")  # idle where rows are drawn instead
+# idle where rows are drawn instead
+NOT_SEARCHED = ("tau", "epsilon", "spread", "respect_categories", "spare_wrong")
 
 
 class Trained(NamedTuple):
@@ -54,7 +58,8 @@ class NetworkTrainer:
     seed: int
 
     def fit(self, rows: Rows, schema: "hf.Schema", held: Rows, progress: bool = False) -> Trained:
-        """Train on rows and their outcomes; those held out are only for trainers that watch their accuracy."""
+        """Train on rows and their outcomes; those held out are only for trainers that watch their
+        accuracy."""
         return Trained(self.recipe.fit(*rows, schema, seed=self.seed, progress=progress))
 
     def audit_recipe(self) -> "hf.Recipe":
@@ -81,7 +86,8 @@ class RecourseTrainer:
 
 @dataclass(frozen=True)
 class CounterfactualTrainer(NetworkTrainer):
-    """A network that learns from its own counterfactuals, and the settings of `hf.train_counterfactual`."""
+    """A network that learns from its own counterfactuals, and the settings of
+    `hf.train_counterfactual`."""
 
     objective: "hf.CounterfactualObjective"
     search: "hf.CounterfactualSearch"
@@ -91,12 +97,21 @@ class CounterfactualTrainer(NetworkTrainer):
 
         learnt = held[1].isin(rows[1].unique())  # a class that only they have cannot be got right
         validation = (held[0][learnt], held[1][learnt]) if learnt.any() else None
-        how: dict[str, Any] = {"objective": self.objective, "search": self.search, "validation": validation}
-        out = hf.train_counterfactual(self.recipe, *rows, schema, **how, seed=self.seed, progress=progress)
+        how: dict[str, Any] = {
+            "objective": self.objective,
+            "search": self.search,
+            "validation": validation,
+        }
+        out = hf.train_counterfactual(
+            self.recipe, *rows, schema, **how, seed=self.seed, progress=progress
+        )
         return Trained(out.model, out.history)
 
     def audit_recipe(self) -> "hf.Recipe":
-        warnings.warn("the recipe is that of the network: an audit retrains it without counterfactuals", stacklevel=2)
+        warnings.warn(
+            "the recipe is that of the network: an audit retrains it without counterfactuals",
+            stacklevel=2,
+        )
         return self.recipe
 
 
@@ -107,7 +122,8 @@ def trainer(kind: str, assignments: Sequence[str], seed: int = 0) -> Trainer:
     """What is to be trained, one of `KINDS`, with settings such as 'epochs=20'."""
     import holdfast as hf
 
-    require(kind in KINDS, f"unknown kind {kind!r}; {did_you_mean(kind, KINDS)}")
+    if kind not in KINDS:
+        raise SettingError(f"unknown kind {kind!r}; {did_you_mean(kind, KINDS)}")
     if kind == "network":
         settings = parse_settings(hf.Recipe, kind, (*OF_NETWORK, *OF_ATTACKS), assignments)
         return NetworkTrainer(hf.Recipe(**settings), seed)
@@ -126,13 +142,23 @@ def counterfactual_trainer(assignments: Sequence[str], seed: int) -> Counterfact
 
     kind = "counterfactual"
     inner = dict.fromkeys(name for names in OF_GENERATOR.values() for name in names)
-    known = (*OF_OBJECTIVE, *OF_SEARCH, *OF_NETWORK, "generator", *inner, *(f"generator__{name}" for name in inner))
+    known = (
+        *OF_OBJECTIVE,
+        *OF_SEARCH,
+        *OF_NETWORK,
+        "generator",
+        *inner,
+        *(f"generator__{name}" for name in inner),
+    )
     given = dict(map(split_setting, assignments))
     for name in given:
-        require(name in known, f"{kind} has no setting {name!r}; {did_you_mean(name, known)}")
+        if name not in known:
+            raise SettingError(f"{kind} has no setting {name!r}; {did_you_mean(name, known)}")
 
     def settings(cls: type, names: Sequence[str]) -> dict[str, Any]:
-        return parse_settings(cls, kind, names, [f"{name}={text}" for name, text in given.items() if name in names])
+        return parse_settings(
+            cls, kind, names, [f"{name}={text}" for name, text in given.items() if name in names]
+        )
 
     apart = (*OF_OBJECTIVE, *OF_SEARCH, *OF_NETWORK, "generator")
     of_method = {name: text for name, text in given.items() if name not in apart}
@@ -141,22 +167,35 @@ def counterfactual_trainer(assignments: Sequence[str], seed: int) -> Counterfact
     objective = hf.CounterfactualObjective(**settings(hf.CounterfactualObjective, OF_OBJECTIVE))
     _check_idle(objective.objective, name, list(given))
     search = hf.CounterfactualSearch(method, **settings(hf.CounterfactualSearch, OF_SEARCH))
-    return CounterfactualTrainer(hf.Recipe(**settings(hf.Recipe, OF_NETWORK)), seed, objective, search)
+    return CounterfactualTrainer(
+        hf.Recipe(**settings(hf.Recipe, OF_NETWORK)), seed, objective, search
+    )
 
 
 def generator(kind: str, settings: dict[str, str], seed: int) -> "hf.Explainer":
     """A generator by name, with the settings of the paper but for those that are given."""
     import holdfast as hf
 
-    require(kind in OF_GENERATOR, f"unknown generator {kind!r}; {did_you_mean(kind, OF_GENERATOR)}")
-    cls = {"eccco": hf.ECCCo, "generic": hf.Descent, "revise": hf.REVISE, "omniscient": hf.Omniscient}[kind]
-    known, hints, given = OF_GENERATOR[kind], get_type_hints(cls), dict[str, Any]()
+    if kind not in OF_GENERATOR:
+        raise SettingError(f"unknown generator {kind!r}; {did_you_mean(kind, OF_GENERATOR)}")
+    cls = {
+        "eccco": hf.ECCCo,
+        "generic": hf.Descent,
+        "revise": hf.REVISE,
+        "omniscient": hf.Omniscient,
+    }[kind]
+    known = OF_GENERATOR[kind]
+    hints = get_type_hints(cls)
+    given = dict[str, Any]()
     for typed, text in settings.items():
         name = typed.removeprefix("generator__")
         if name not in known:
             hint = did_you_mean(name, known) if known else "it has none"
             raise SettingError(f"generator {kind!r} has no setting {name!r}; {hint}")
-        require(name not in given, f"{name!r} of the generator is given twice; leave one of {list(settings)} out")
+        if name in given:
+            raise SettingError(
+                f"{name!r} of the generator is given twice; leave one of {list(settings)} out"
+            )
         given[name] = parse_setting(typed, text, hints[name])
     if kind == "omniscient":
         return hf.Omniscient()
@@ -173,6 +212,10 @@ def _check_idle(objective: str, kind: str, given: Sequence[str]) -> None:
     off = [f"l_{term}" for term in OFF[objective]]
     for name in given:
         plain = objective == "plain" and name not in (*OF_NETWORK, "objective", "l_clf")
-        require(not plain and name not in off, f"objective {objective!r} has no use for {name}; leave it out")
+        if plain or name in off:
+            raise SettingError(f"objective {objective!r} has no use for {name}; leave it out")
         if kind == "omniscient" and name in NOT_SEARCHED:
-            raise SettingError(f"generator 'omniscient' searches for nothing and has no use for {name}; leave it out")
+            raise SettingError(
+                f"generator 'omniscient' searches for nothing and has no use for {name}; leave it "
+                "out"
+            )

@@ -2,15 +2,16 @@
 
     w = (K(X, X) + beta I)^-1 y,    f(x) = K(x, X) w,    y in {-1, +1}
 
-With epsilon > 0 a second model has attacked rows in place of X: each moved by at most epsilon in every column, to where
-the first gets it most wrong. Krishna, Agarwal and Lakkaraju, "On the Trade-offs between Adversarial Robustness and
-Actionable Explanations", 2023. It calls beta a bias (it is a ridge) and the second model robust; it does not say how to
-attack X.
+With epsilon > 0 a second model has attacked rows in place of X: each moved by at most epsilon in
+every column, to where the first gets it most wrong. Krishna, Agarwal and Lakkaraju, "On the
+Trade-offs between Adversarial Robustness and Actionable Explanations", 2023. It calls beta a bias
+(it is a ridge) and the second model robust; it does not say how to attack X.
 
-Do not rely on the word. A model that fits all attacked rows in one go fits the attack: on German credit data (min-max,
-beta = 0.1, epsilon = 0.1, mean of 5 splits) the second model is right on all attacked training rows, but on 37 % of the
-clean ones, 42 % of clean test rows (the first: 74 %), and on none of the test rows attacked by 0.05 (the first: 45 %).
-Training that attacks anew at each step, such as `hf.train_adversarial`, is another matter.
+Do not rely on the word. A model that fits all attacked rows in one go fits the attack: on German
+credit data (min-max, beta = 0.1, epsilon = 0.1, mean of 5 splits) the second model is right on all
+attacked training rows, but on 37 % of the clean ones, 42 % of clean test rows (the first: 74 %),
+and on none of the test rows attacked by 0.05 (the first: 45 %). Training that attacks anew at each
+step, such as `hf.train_adversarial`, is another matter.
 """
 
 from collections.abc import Sequence
@@ -20,8 +21,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from holdfast._core.checks import require_integer, require_number, untyped
 from holdfast._core.row_random import RowRandom
-from holdfast.errors import SettingError, require, require_integer, require_number, untyped
+from holdfast.errors import SettingError
 from holdfast.models.base import Model
 from holdfast.nn.ntk import NTK, kernel
 from holdfast.retraining.attacks import Adversary
@@ -32,23 +34,36 @@ PGD = Adversary(steps=10)
 
 
 def train_ntk(
-    X: pd.DataFrame, y: Any, schema: Schema, *, beta: float = 0.1, epsilon: float = 0.0, repeats: int = 1,
-    append_one: bool = True, rows: int | None = 5000, seed: int = 0, classes: Sequence[Any] | None = None,
-) -> Model:  # fmt: skip
+    X: pd.DataFrame,
+    y: Any,
+    schema: Schema,
+    *,
+    beta: float = 0.1,
+    epsilon: float = 0.0,
+    repeats: int = 1,
+    append_one: bool = True,
+    rows: int | None = 5000,
+    seed: int = 0,
+    classes: Sequence[Any] | None = None,
+) -> Model:
     """Fit an infinitely wide two-layer ReLU network to a table with two classes, and wrap it.
 
     Args:
         X, y: the rows and their classes.
         schema: how the rows become numbers.
-        beta: the ridge; the more, the smoother the model. The logits are then nearer to 0 than the labels -1 and 1.
-        epsilon: above 0, the model is fitted to attacked rows: 10 steps of PGD within epsilon of every encoded column,
-            levels of categories included, without regard to bounds.
-        repeats: how often the rows are attacked (the first time on the model of the clean rows) and the model refitted.
-        append_one: every row gets a further column of 1. Without it, as in the paper, the model has no intercept: it
-            cannot tell x from 2 x, and it is undecided at the origin, which is the mean of standardised columns.
-        rows: at most so many rows are used, drawn from the seed; None uses all. Memory grows with their square (200 MB
-            for 5000), time with their cube.
-        seed: the rows drawn and the starts of the attacks come from it; your own generators stay as they are.
+        beta: the ridge; the more, the smoother the model. The logits are then nearer to 0 than the
+            labels -1 and 1.
+        epsilon: above 0, the model is fitted to attacked rows: 10 steps of PGD within epsilon of
+            every encoded column, levels of categories included, without regard to bounds.
+        repeats: how often the rows are attacked (the first time on the model of the clean rows) and
+            the model refitted.
+        append_one: every row gets a further column of 1. Without it, as in the paper, the model has
+            no intercept: it cannot tell x from 2 x, and it is undecided at the origin, which is the
+            mean of standardised columns.
+        rows: at most so many rows are used, drawn from the seed; None uses all. Memory grows with
+            their square (200 MB for 5000), time with their cube.
+        seed: the rows drawn and the starts of the attacks come from it; your own generators stay as
+            they are.
         classes: the two class names, the one with positive logits last; None sorts what is in `y`.
 
     >>> import holdfast as hf
@@ -63,14 +78,28 @@ def train_ntk(
     require_number("epsilon", epsilon)
     y = outcomes(X, y)
     names = class_names(X, y, classes)
-    require(len(names) == 2, f"an NTK model tells two classes apart, got {len(names)}: {names}; try hf.train_network")
-    x, sign = schema.encode(X, torch.float64), class_numbers(y, names).double() * 2 - 1
+    if len(names) != 2:
+        raise SettingError(
+            f"an NTK model tells two classes apart, got {len(names)}: {names}; try hf.train_network"
+        )
+    x = schema.encode(X, torch.float64)
+    sign = class_numbers(y, names).double() * 2 - 1
     if rows is not None and rows < len(x):
-        drawn = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))[:rows].sort().values
-        x, sign = x[drawn], sign[drawn]
+        drawn = (
+            torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))[:rows]
+            .sort()
+            .values
+        )
+        x = x[drawn]
+        sign = sign[drawn]
     net = fit_ntk(x, sign, beta=beta, append_one=append_one)
     for r in range(repeats if epsilon > 0 else 0):
-        net = fit_ntk(attacked(net, x, sign, epsilon, seed=seed, draw=r), sign, beta=beta, append_one=append_one)
+        net = fit_ntk(
+            attacked(net, x, sign, epsilon, seed=seed, draw=r),
+            sign,
+            beta=beta,
+            append_one=append_one,
+        )
     return Model.of(net, schema, classes=names)
 
 
@@ -78,15 +107,23 @@ def fit_ntk(x: Tensor, y: Tensor, *, beta: float = 0.1, append_one: bool = True)
     """The model of rows x (n, d) with labels y (n,) in {-1, +1}: w = (K + beta I)^-1 y."""
     require_number("beta", beta)
     if x.ndim != 2 or y.shape != (len(x),) or not len(x):
-        raise SettingError(f"need rows (n, d) and a label for each, got shapes {tuple(x.shape)} and {tuple(y.shape)}")
-    require(bool((y.abs() == 1).all()), "labels must be -1 or 1; with 0 and 1 nearly every logit would be positive")
-    x, y = x.detach().double(), y.detach().double()
+        raise SettingError(
+            f"need rows (n, d) and a label for each, got shapes {tuple(x.shape)} and "
+            f"{tuple(y.shape)}"
+        )
+    if not bool((y.abs() == 1).all()):
+        raise SettingError(
+            "labels must be -1 or 1; with 0 and 1 nearly every logit would be positive"
+        )
+    x = x.detach().double()
+    y = y.detach().double()
     factor = ridge_factor(kernel(x, x, append_one=append_one), beta)
     return NTK.of(x, torch.cholesky_solve(y[:, None], factor)[:, 0], append_one)
 
 
 def ridge_factor(K: Tensor, beta: float) -> Tensor:
-    """The Cholesky factor of K + beta I; an error where that is not positive definite to rounding."""
+    """The Cholesky factor of K + beta I; an error where that is not positive definite to
+    rounding."""
     ridged = K.double().clone()
     ridged.diagonal().add_(beta)
     factor, failed = untyped("torch").linalg.cholesky_ex(ridged)
@@ -94,14 +131,21 @@ def ridge_factor(K: Tensor, beta: float) -> Tensor:
     floor = len(K) * torch.finfo(torch.float64).eps * ridged.diagonal().max()
     definite = not int(failed) and bool((factor.diagonal().square() > floor).all())
     alike = "some rows are equal, or multiples of others, or zero"
-    require(definite, f"the kernel matrix plus beta = {beta:g} is not positive definite ({alike}); raise beta")
+    if not definite:
+        raise SettingError(
+            f"the kernel matrix plus beta = {beta:g} is not positive definite ({alike}); raise beta"
+        )
     return factor
 
 
-def attacked(net: NTK, x: Tensor, y: Tensor, epsilon: float, *, seed: int = 0, draw: int = 0) -> Tensor:
-    """Rows within `epsilon` of x (n, d) in every column, where y f is small: PGD from a random start.
+def attacked(
+    net: NTK, x: Tensor, y: Tensor, epsilon: float, *, seed: int = 0, draw: int = 0
+) -> Tensor:
+    """Rows within `epsilon` of x (n, d) in every column, where y f is small: PGD from a random
+    start.
 
-    A row's start comes from the seed, the draw and its contents; x itself would be on a kink of the kernel.
+    A row's start comes from the seed, the draw and its contents; x itself would be on a kink of the
+    kernel.
     """
     noise = RowRandom.of(seed, x).uniform(x.shape[1], draw=draw, dtype=x.dtype) * 2 - 1
     return PGD.attack(lambda z: -y[:, None] * net.gradient(z), x, epsilon, noise=noise)

@@ -42,7 +42,12 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_small_run_end_to_end(brief: None, tmp_path: Path) -> None:
-    settings: dict[str, Any] = {"out": tmp_path / "out", "work": tmp_path / "work", "models": 1, "rows": 8}
+    settings: dict[str, Any] = {
+        "out": tmp_path / "out",
+        "work": tmp_path / "work",
+        "models": 1,
+        "rows": 8,
+    }
     alone = replace(experiment.EXPERIMENT, workers=1)
     blobs, found = reproduce(alone, ["linearly_separable", "overlapping"], **settings)
     assert list(found["accuracy"]) == LABELS
@@ -52,7 +57,9 @@ def test_a_small_run_end_to_end(brief: None, tmp_path: Path) -> None:
     assert [len(found["theory"][key]) for key in ("plain", "protected")] == [10, 10]
     page = (tmp_path / "out/altmeyer2025/README.md").read_text()
     assert all(line["statement"] in page for line in found["statements"])
-    assert {p.name for p in (tmp_path / "out/altmeyer2025").glob("*.svg")} == set(pictures([blobs, found]))
+    assert {p.name for p in (tmp_path / "out/altmeyer2025").glob("*.svg")} == set(
+        pictures([blobs, found])
+    )
     stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "work").rglob("*.npz")}
     (again,) = reproduce(alone, ["overlapping"], **settings)
     assert again["statements"] == found["statements"]
@@ -60,7 +67,8 @@ def test_a_small_run_end_to_end(brief: None, tmp_path: Path) -> None:
 
 
 def fgsm_by_hand(model: Model, task: Task, epsilon: float) -> float:
-    """Accuracy on test rows moved by epsilon along the sign of the gradient of the cross-entropy."""
+    """Accuracy on test rows moved by epsilon along the sign of the gradient of the
+    cross-entropy."""
     x = task.schema.encode(task.test_X).requires_grad_()
     y = torch.tensor([list(model.classes).index(label) for label in task.test_y])
     torch.nn.functional.cross_entropy(model(x), y, reduction="sum").backward()
@@ -72,15 +80,19 @@ def fgsm_by_hand(model: Model, task: Task, epsilon: float) -> float:
 def test_attacked_accuracies_stand_under_their_own_epsilon(brief: None) -> None:
     """Every label of the curves, attacked again epsilon by epsilon; and the column of the page."""
     name = "overlapping"
-    task, setting = prepare(name), replace(SETTINGS[name], rows=4)
+    task = prepare(name)
+    setting = replace(SETTINGS[name], rows=4)
     cell = main_table(task, setting, 1, 1, 1, 0)
     accuracies = attacked(cell["curves"].mean(0))
     assert list(accuracies) == LABELS
-    free, held = (taught(task, setting, 1, 1, 0, guarded=guarded) for guarded in (False, True))
+    free = taught(task, setting, 1, 1, 0, guarded=False)
+    held = taught(task, setting, 1, 1, 0, guarded=True)
     for label in LABELS:
         model = (held if label == GUARDED else free).member(label)
         unharmed = float((model.predict(task.test_X) == task.test_y).mean())
-        assert cell["curves"][0, LABELS.index(label), CURVE.index(UNHARMED)] == pytest.approx(unharmed)
+        assert cell["curves"][0, LABELS.index(label), CURVE.index(UNHARMED)] == pytest.approx(
+            unharmed
+        )
         fgsm = [fgsm_by_hand(model, task, epsilon) for epsilon in ATTACKS]
         by_pgd = partial(attacked_accuracy, model, task.test_X, task.test_y, steps=40, box=False)
         pgd = [float(by_pgd(epsilon=e, step_size=0.01 / e)) for e in ATTACKS[1:]]
@@ -93,7 +105,8 @@ def test_attacked_accuracies_stand_under_their_own_epsilon(brief: None) -> None:
 
 
 def test_the_committed_accuracies_fall_as_attacks_grow() -> None:
-    """A curve in another order would rise somewhere; and the page has the accuracy of the epsilon that it names."""
+    """A curve in another order would rise somewhere; and the page has the accuracy of the epsilon
+    that it names."""
     page = (RESULTS / "altmeyer2025/README.md").read_text()
     table = page[page.index("## Networks") :]
     assert "FGSM 0.033, plain" in table

@@ -16,7 +16,9 @@ def result(**changes: Any) -> dict[str, Any]:
         for kind, best in (("ECCCo", 20.0), ("Generic", 15.0), ("REVISE", 5.0))
         for steps in ITERATIONS
     ]
-    settings = [{"setting": "l_reg", "value": v, "size": 1e4 if v == 0 else 3.0} for v in (0.0, 0.25)]
+    settings = [
+        {"setting": "l_reg", "value": v, "size": 1e4 if v == 0 else 3.0} for v in (0.0, 0.25)
+    ]
     found = {
         "dataset": "moons",
         "measured": {"implausibility": line, "cost, protected": line},
@@ -64,7 +66,10 @@ def test_grids_that_say_otherwise() -> None:
     found = result()
     for line in found["grid"]["generators"]:
         line["reduction"] *= -1
-    assert set(failed(found)) == {"ECCCo beats Generic beats REVISE as a generator", "More iterations help"}
+    assert set(failed(found)) == {
+        "ECCCo beats Generic beats REVISE as a generator",
+        "More iterations help",
+    }
     found = result()
     found["grid"]["settings"][0]["size"] = 8.0  # not three times as large
     found["grid"]["burn-in"]["reduction"] = -0.1

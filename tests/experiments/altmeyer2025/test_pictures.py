@@ -6,7 +6,15 @@ import numpy as np
 import torch
 
 from experiments.altmeyer2025.pictures import network, stored
-from experiments.altmeyer2025.setup import GUARDED, PICTURED, SETTINGS, judge, pictured, prepare, taught
+from experiments.altmeyer2025.setup import (
+    GUARDED,
+    PICTURED,
+    SETTINGS,
+    judge,
+    pictured,
+    prepare,
+    taught,
+)
 
 
 def test_a_pictured_network_is_the_one_that_was_trained() -> None:

@@ -26,7 +26,8 @@ def test_planes(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in SETTINGS if name not in PLANES])
 def test_tables_and_images(name: str, data_dir: Path) -> None:
-    task, setting = prepare(name), SETTINGS[name]
+    task = prepare(name)
+    setting = SETTINGS[name]
     assert (len(task.X), len(task.test_X)) == (setting.train, setting.test)
     assert set(task.X.index).isdisjoint(task.test_X.index)
     assert set(task.test_y) <= set(task.y)
@@ -37,7 +38,9 @@ def test_tables_and_images(name: str, data_dir: Path) -> None:
         assert (float(x.min()), float(x.max())) == (-1.0, 1.0)
     else:
         numbers = ~task.schema.encoding().one_hot
-        assert torch.allclose(x[:, numbers].mean(0), torch.zeros(int(numbers.sum())).double(), atol=1e-6)
+        assert torch.allclose(
+            x[:, numbers].mean(0), torch.zeros(int(numbers.sum())).double(), atol=1e-6
+        )
         assert task.y.map({v: i for i, v in enumerate(sorted(set(task.y)))}).mean() > 0.2
 
 
@@ -49,9 +52,12 @@ def test_housing_has_eight_numbers_and_the_age_is_the_second(data_dir: Path) -> 
 
 
 def test_seeds_trained_apart_are_those_trained_together() -> None:
-    task, setting = prepare("moons"), SETTINGS["moons"]
+    task = prepare("moons")
+    setting = SETTINGS["moons"]
     both = taught(task, setting, 1, 2, 5)
     second = taught(task, setting, 1, 1, 6)
-    for (w, b), (w1, b1) in zip(weights(both.member("full", 1)), weights(second.member("full")), strict=True):
+    for (w, b), (w1, b1) in zip(
+        weights(both.member("full", 1)), weights(second.member("full")), strict=True
+    ):
         torch.testing.assert_close(w, w1, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(b, b1, rtol=1e-4, atol=1e-5)

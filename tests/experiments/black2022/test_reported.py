@@ -7,7 +7,14 @@ from experiments.black2022.setup import SETTINGS
 def test_what_the_paper_reports_is_complete() -> None:
     for name in SETTINGS:
         reported = REPORTED[name]
-        for label in ("Min l2", "Min l2 + SNS", "Min eps PGD", "Min eps PGD + SNS", "Looveren", "Pawelczyk"):
+        for label in (
+            "Min l2",
+            "Min l2 + SNS",
+            "Min eps PGD",
+            "Min eps PGD + SNS",
+            "Looveren",
+            "Pawelczyk",
+        ):
             assert {"IV LOO", "IV RS", "l2"} <= set(reported[label]), (name, label)
         for figures in reported.values():
             shares = [v for k, v in figures.items() if k.startswith("IV")]

@@ -1,4 +1,5 @@
-"""What the paper proves holds numerically, and what it proposes has the values that a pencil gives."""
+"""What the paper proves holds numerically, and what it proposes has the values that a pencil
+gives."""
 
 import math
 
@@ -41,8 +42,10 @@ def sigmoid(v: float) -> float:
 @pytest.mark.parametrize("hidden", [False, True])
 @pytest.mark.parametrize(("a", "b", "x"), [(2.0, -1.0, 1.5), (-1.2, 0.4, 2.0), (3.0, 0.5, -0.8)])
 def test_chain_of_objectives_by_hand(a: float, b: float, x: float, hidden: bool, y: int) -> None:
-    model, points = logistic(a, b, hidden), 4
-    rows, label = torch.tensor([[x]], dtype=torch.float64), torch.tensor([y])
+    model = logistic(a, b, hidden)
+    points = 4
+    rows = torch.tensor([[x]], dtype=torch.float64)
+    label = torch.tensor([y])
     sign = 1 if y else -1
     s = [sigmoid(sign * (a * j / points * x + b)) for j in range(1, points + 1)]
     slope = [sign * a * v * (1 - v) for v in s]  # d s / d x at each point
@@ -59,12 +62,15 @@ def test_chain_of_objectives_by_hand(a: float, b: float, x: float, hidden: bool,
     lengths, bounds = theory.slope_bound(model, rows, label, points=points)
     assert lengths[:, 0].tolist() == pytest.approx([abs(g) for g in slope], rel=1e-12)
     shares = [j / points for j in range(1, points + 1)]
-    assert bounds[:, 0].tolist() == pytest.approx([t * abs(g) for t, g in zip(shares, slope, strict=True)], rel=1e-12)
+    assert bounds[:, 0].tolist() == pytest.approx(
+        [t * abs(g) for t, g in zip(shares, slope, strict=True)], rel=1e-12
+    )
 
 
 def test_integral_is_what_the_search_maximises() -> None:
     model = network(3, 0)
-    x, y = gaussian(1, 7, 4), torch.arange(7) % 3
+    x = gaussian(1, 7, 4)
+    y = torch.arange(7) % 3
     with model.eval_mode():
         searched = path_value(model, y, Path.of(torch.zeros(4).double(), 9))(x)
         both = path_value(model, y, Path.of(torch.zeros(4).double(), 9, end=1.0))(x)
@@ -73,11 +79,16 @@ def test_integral_is_what_the_search_maximises() -> None:
 
 
 def test_integral_of_the_slope_along_the_line_is_the_rise() -> None:
-    """chi . x = s(x) - s(0): the influence is the mean gradient over the whole line, and of nothing else."""
+    """chi . x = s(x) - s(0): the influence is the mean gradient over the whole line, and of nothing
+    else."""
     model = network(3, 4)
-    x, y = gaussian(2, 7, 4), torch.arange(7) % 3
+    x = gaussian(2, 7, 4)
+    y = torch.arange(7) % 3
     chi = theory.influence(model, x, y, points=4000)
-    rise = theory.probability_and_slope(model, x, y)[0] - theory.probability_and_slope(model, 0 * x, y)[0]
+    rise = (
+        theory.probability_and_slope(model, x, y)[0]
+        - theory.probability_and_slope(model, 0 * x, y)[0]
+    )
     assert rise.abs().max() > 0.1
     assert torch.allclose((chi * x).sum(1), rise, atol=1e-3)
 
@@ -86,12 +97,14 @@ def test_integral_of_the_slope_along_the_line_is_the_rise() -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_proposition_1(outputs: int, seed: int) -> None:
     model = network(outputs, seed)
-    x, y = 2 * gaussian(seed + 10, 40, 4), torch.arange(40) % max(2, outputs)
+    x = 2 * gaussian(seed + 10, 40, 4)
+    y = torch.arange(40) % max(2, outputs)
     length, bound = theory.slope_bound(model, x, y)
     assert length.shape == bound.shape == (theory.POINTS, 40)
     assert (length >= bound * (1 - 1e-12)).all()
     assert bound.max() > 0
-    # At the end of the line the bound is |grad . x| / |x|: the part of the gradient that points along the row.
+    # At the end of the line the bound is |grad . x| / |x|: the part of the gradient that points
+    # along the row.
     _, g = theory.probability_and_slope(model, x, y)
     assert torch.allclose(bound[-1], (g * x).sum(1).abs() / x.norm(dim=1), rtol=1e-9)
     assert torch.allclose(length[-1], g.norm(dim=1), rtol=1e-9)
@@ -100,7 +113,8 @@ def test_proposition_1(outputs: int, seed: int) -> None:
 def changed(model: hf.Model, seed: int, change: float) -> hf.Model:
     """The model with weights of the last layer moved by `change`, seen as one vector."""
     other = network(1, 0)
-    old, new = (list(m.module.parameters()) for m in (model, other))
+    old = list(model.module.parameters())
+    new = list(other.module.parameters())
     shift = gaussian(seed, *old[-2].shape)
     with torch.no_grad():
         for p, q in zip(old, new, strict=True):
@@ -113,8 +127,10 @@ def changed(model: hf.Model, seed: int, change: float) -> hf.Model:
 @pytest.mark.parametrize("change", [0.05, 1.0, 10.0])
 def test_theorem_2(seed: int, change: float) -> None:
     model = network(1, seed)
-    x, y = 2 * gaussian(seed + 20, 25, 4), torch.ones(25, dtype=torch.int64)
-    bound, before = theory.influence_bound(model, x, change), theory.influence(model, x, y)
+    x = 2 * gaussian(seed + 20, 25, 4)
+    y = torch.ones(25, dtype=torch.int64)
+    bound = theory.influence_bound(model, x, change)
+    before = theory.influence(model, x, y)
     moved = 0.0
     for draw in range(16):
         size = change * (1.0 if draw % 2 else draw / 16)
@@ -127,8 +143,11 @@ def test_theorem_2(seed: int, change: float) -> None:
 
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_bound_of_theorem_2_by_hand(outputs: int) -> None:
-    """C2 is inside the root; K, from automatic differentiation, is that of the layers below the last."""
-    model, change, points = network(outputs, 3), 0.7, 5
+    """C2 is inside the root; K, from automatic differentiation, is that of the layers below the
+    last."""
+    model = network(outputs, 3)
+    change = 0.7
+    points = 5
     module = model.module
     x = gaussian(5, 6, 4)
     below = module[:-1]
@@ -141,9 +160,12 @@ def test_bound_of_theorem_2_by_hand(outputs: int) -> None:
         size = float((weights[1] - weights[0] if outputs == 2 else weights[0]).norm())
         raw = module(row).detach()
         s = float(torch.sigmoid(raw[1] - raw[0] if outputs == 2 else raw[0]))
-        c1, c2 = 3 / 4 * size + change / 2, 1 / 4 * (5 / 2 * size + 5 / 4 * change) ** 2
+        c1 = 3 / 4 * size + change / 2
+        c2 = 1 / 4 * (5 / 2 * size + 5 / 4 * change) ** 2
         expected = max(norms) * math.sqrt((s * (1 - s) * size + c1) ** 2 + c2)
-        assert float(theory.influence_bound(model, x, change, points=points)[i]) == pytest.approx(expected, rel=1e-9)
+        assert float(theory.influence_bound(model, x, change, points=points)[i]) == pytest.approx(
+            expected, rel=1e-9
+        )
 
 
 def test_theorem_2_is_about_two_classes_and_relu_networks() -> None:

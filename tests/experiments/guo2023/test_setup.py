@@ -24,8 +24,11 @@ from holdfast.schema.schema import Schema
 
 
 def bits() -> Task:
-    """The unit case: two models, f1 = x[0] and f2 = x[2], answers that flip the column their model looks at."""
-    x = torch.tensor([[1, 0, 1], [1, 1, 0], [0, 1, 0], [0, 1, 1], [1, 0, 1], [1, 1, 0], [0, 1, 1], [1, 0, 0.0]])
+    """The unit case: two models, f1 = x[0] and f2 = x[2], answers that flip the column their model
+    looks at."""
+    x = torch.tensor(
+        [[1, 0, 1], [1, 1, 0], [0, 1, 0], [0, 1, 1], [1, 0, 1], [1, 1, 0], [0, 1, 1], [1, 0, 0.0]]
+    )
     schema = Schema(tuple(Feature(name, seen=(0.0, 1.0)) for name in "abc"))
     rows = [torch.arange(4), torch.arange(4, 8)]
     return Task(("1", "2"), x, torch.zeros(8).long(), rows, rows, schema, schema.encoding())
@@ -60,7 +63,9 @@ def test_an_answer_has_one_level_per_category_and_numbers_in_the_range_of_the_da
     task = replace(bits(), schema=schema, encoding=schema.encoding())
     raw = torch.tensor([[1.7, 0.2, 3.0, -1.0, -0.4]])
     assert harden(raw, task).tolist() == [[1.0, 0.0, 1.0, 0.0, 0.0]]
-    torch.testing.assert_close(harden(raw, task, clamp=False), torch.tensor([[1.7, 0.0, 1.0, 0.0, -0.4]]))
+    torch.testing.assert_close(
+        harden(raw, task, clamp=False), torch.tensor([[1.7, 0.0, 1.0, 0.0, -0.4]])
+    )
 
 
 @pytest.mark.parametrize(
@@ -84,13 +89,25 @@ def test_subsets_are_those_of_the_paper(
 def test_training_is_the_papers_where_it_is_said_to_be() -> None:
     methods = joint_methods(SETTINGS["sba_loan"])
     assert methods["CounterNet"].shift is None
-    kept, softmax, ours = methods[KEPT], methods[AUTHORS], methods[OURS]
+    kept = methods[KEPT]
+    softmax = methods[AUTHORS]
+    ours = methods[OURS]
     assert (kept.encoder, kept.predictor, kept.generator) == ((200, 10), (10,), (10,))
-    assert (softmax.lr, softmax.batch_size, softmax.epochs, softmax.dropout) == (0.003, 128, 50, 0.3)
+    assert (softmax.lr, softmax.batch_size, softmax.epochs, softmax.dropout) == (
+        0.003,
+        128,
+        50,
+        0.3,
+    )
     assert (kept.l1, kept.l2, kept.l3) == (1.0, 0.2, 0.1)
     assert kept.shift is not None
     assert softmax == replace(kept, epochs=50, shift=replace(kept.shift, categories="softmax"))
-    assert (kept.shift.outer, kept.shift.inner, kept.shift.epsilon, kept.shift.eta) == (7, 2, 0.1, 0.03)
+    assert (kept.shift.outer, kept.shift.inner, kept.shift.epsilon, kept.shift.eta) == (
+        7,
+        2,
+        0.1,
+        0.03,
+    )
     assert not kept.condition_on_target
     assert not kept.clip_to_data
     assert not kept.hard_categories

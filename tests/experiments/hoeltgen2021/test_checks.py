@@ -35,13 +35,23 @@ class Searched:
 @pytest.fixture(scope="module")
 def searched() -> Searched:
     task = prepare("digits")
-    model = SpectralResNet(width=4, epochs=4, batch_size=64).fit(task.train[:600], task.y[:600]).model_
+    model = (
+        SpectralResNet(width=4, epochs=4, batch_size=64).fit(task.train[:600], task.y[:600]).model_
+    )
     methods = DeDUCE(max_iter=60).fit(model, task.train[:600], task.y[:600]), JSMA(max_iter=60)
-    answers = [method.explain(model, task.test[:2], "all", labels=task.test_y[:2]) for method in methods]
+    answers = [
+        method.explain(model, task.test[:2], "all", labels=task.test_y[:2]) for method in methods
+    ]
     cells = tuple(
-        {"x_cf": a.x_cf.numpy(), "target": a.goal.label.numpy(), "codes": a.status_codes, "iterations": a.iterations,
-         "touched": np.array(False)} for a in answers
-    )  # fmt: skip
+        {
+            "x_cf": a.x_cf.numpy(),
+            "target": a.goal.label.numpy(),
+            "codes": a.status_codes,
+            "iterations": a.iterations,
+            "touched": np.array(False),
+        }
+        for a in answers
+    )
     return Searched(model, methods, answers[0].x, cells)
 
 
@@ -58,7 +68,8 @@ def test_answers_keep_all_promises(searched: Searched) -> None:
 
 def spoilt(promise: str, cell: dict[str, Any], x: torch.Tensor, at: int) -> GreedyPixels:
     """Break a promise to a pair that was answered; returns the settings it is held to."""
-    before, after = x[at].flatten().numpy(), cell["x_cf"][at].reshape(-1)
+    before = x[at].flatten().numpy()
+    after = cell["x_cf"][at].reshape(-1)
     first = int(np.flatnonzero(after != before)[0])
     if promise == "limit per pixel":
         after[first] = 0.6 if before[first] < 0.5 else 0.4
@@ -85,9 +96,18 @@ def spoilt(promise: str, cell: dict[str, Any], x: torch.Tensor, at: int) -> Gree
 
 @pytest.mark.parametrize(
     "promise",
-    ["limit per pixel", "bounds", "multiples of delta", "L0 at most iterations", "steps at most iterations",
-     "met where found", "not met where not found", "nothing to do, nothing done", "caller's images untouched"],
-)  # fmt: skip
+    [
+        "limit per pixel",
+        "bounds",
+        "multiples of delta",
+        "L0 at most iterations",
+        "steps at most iterations",
+        "met where found",
+        "not met where not found",
+        "nothing to do, nothing done",
+        "caller's images untouched",
+    ],
+)
 def test_each_broken_promise_is_counted(promise: str, searched: Searched) -> None:
     cell = searched.cell()
     at = int(np.flatnonzero(cell["codes"] == Status.FOUND)[0])

@@ -28,11 +28,25 @@ def brief_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few images, small networks, hardly any training."""
     short = {"epochs": 2, "width": 4, "batch_size": 64}
     small = replace(
-        SETTINGS["digits"], images=4, common=(1, 3), again=3, alone=2, ablation=1, tuning=1, limits=(5, 5, 5),
-        spectral=short | {"coefficient": 4.0}, plain=short, autoencoder={"epochs": 1}, vae={"epochs": 1, "latent": 4},
-        gan={"updates": 3, "width": 4, "latent": 4}, vlk={"steps": 5, "bisections": 2}, judged=4, compared=20,
-        revise={"lam": 1.0, "optimizer": "adam", "step": 0.1, "max_iter": 5}, anogan={"steps": 3, "restarts": 2},
-    )  # fmt: skip
+        SETTINGS["digits"],
+        images=4,
+        common=(1, 3),
+        again=3,
+        alone=2,
+        ablation=1,
+        tuning=1,
+        limits=(5, 5, 5),
+        spectral=short | {"coefficient": 4.0},
+        plain=short,
+        autoencoder={"epochs": 1},
+        vae={"epochs": 1, "latent": 4},
+        gan={"updates": 3, "width": 4, "latent": 4},
+        vlk={"steps": 5, "bisections": 2},
+        judged=4,
+        compared=20,
+        revise={"lam": 1.0, "optimizer": "adam", "step": 0.1, "max_iter": 5},
+        anogan={"steps": 3, "restarts": 2},
+    )
     monkeypatch.setitem(SETTINGS, "digits", small)
     for method in ("DeDUCE", "JSMA"):
         monkeypatch.setattr(hf.images, method, partial(getattr(hf.images, method), max_iter=20))
@@ -41,7 +55,13 @@ def brief_run(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_small_run_end_to_end(brief_run: None, tmp_path: Path) -> None:
     settings: dict[str, Any] = {"out": tmp_path / "out", "work": tmp_path / "work", "models": 2}
     (found,) = reproduce(ALONE, ["digits"], **settings)
-    assert found["pairs"] == {"all": 72, "common": 36, "sets": 2, "images": 4, "common images": [1, 3, 5, 7]}
+    assert found["pairs"] == {
+        "all": 72,
+        "common": 36,
+        "sets": 2,
+        "images": 4,
+        "common images": [1, 3, 5, 7],
+    }
     for what in ("same", "mixed"):
         assert list(found["table 1"][what]["common pairs"]["conditioned"]) == list(METHODS)
         assert list(found["table 1"][what]["all pairs"]["unconditioned"]) == ["DeDUCE", "JSMA"]
@@ -64,11 +84,15 @@ def test_a_small_run_end_to_end(brief_run: None, tmp_path: Path) -> None:
     stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "work").rglob("*.npz")}
     assert len(stamps) == 5 + 2 + len(questions(SETTINGS["digits"], 2, 4)) + 1 + 7 + 9
     (again_,) = reproduce(ALONE, ["digits"], **settings)  # everything is there
-    assert {k: v for k, v in again_.items() if k != "seconds"} == {k: v for k, v in found.items() if k != "seconds"}
+    assert {k: v for k, v in again_.items() if k != "seconds"} == {
+        k: v for k, v in found.items() if k != "seconds"
+    }
     assert stamps == {path: path.stat().st_mtime_ns for path in (tmp_path / "work").rglob("*.npz")}
 
 
-def test_a_broken_promise_ends_the_run(brief_run: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_broken_promise_ends_the_run(
+    brief_run: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(study, "promises", lambda *_: {"bounds": 2})
     monkeypatch.setattr(setup, "in_other_company", no_repeats)
     with pytest.raises(HoldfastError, match=r"DeDUCE spectral 0: bounds \(2\)"):

@@ -35,7 +35,9 @@ def test_costs_of_an_answer() -> None:
 
 
 def test_what_is_met_after_the_last_iteration_is_a_failure_of_greedy_methods() -> None:
-    codes = np.array([Status.FOUND, Status.FOUND, Status.NOT_FOUND, Status.NOT_FOUND, Status.ALREADY_MET])
+    codes = np.array(
+        [Status.FOUND, Status.FOUND, Status.NOT_FOUND, Status.NOT_FOUND, Status.ALREADY_MET]
+    )
     iterations = np.array([699, 700, 700, 12, 0])  # the fourth had nothing left to change
     assert succeeded(codes, iterations, 700).tolist() == [True, False, False, False, True]
     assert succeeded(codes, iterations, None).tolist() == [True, True, False, False, True]
@@ -43,8 +45,10 @@ def test_what_is_met_after_the_last_iteration_is_a_failure_of_greedy_methods() -
 
 
 def test_means_within_sets_then_over_sets() -> None:
-    values, counted = np.array([[1.0, 3.0, 99.0], [4.0, 99.0, 99.0]]), np.array([[1, 1, 0], [1, 0, 0]], bool)
-    assert over_sets(values, counted) == [3.0, pytest.approx(2**0.5, abs=1e-4)]  # means 2 and 4; n - 1 below
+    values = np.array([[1.0, 3.0, 99.0], [4.0, 99.0, 99.0]])
+    counted = np.array([[1, 1, 0], [1, 0, 0]], bool)
+    # means 2 and 4; n - 1 below
+    assert over_sets(values, counted) == [3.0, pytest.approx(2**0.5, abs=1e-4)]
     assert over_sets(values[:1], counted[:1]) == [2.0, None]
     assert over_sets(values, np.zeros_like(counted)) == [None, None]
     assert over_sets(values, counted & np.array([[True], [False]])) == [2.0, None]
@@ -54,10 +58,17 @@ def test_a_condition_keeps_the_pairs_that_all_solve() -> None:
     a = outcome([[1, 1, 1, 0], [1, 1, 1, 1]], [[1, 2, 3, 50], [1, 1, 1, 1]])
     b = outcome([[1, 0, 1, 1], [1, 1, 1, 1]], [[10, 90, 30, 10], [20, 20, 20, 20]])
     found = both_ways({"a": a, "b": b})
-    assert found["conditioned"]["a"] == {"L0": [1.5, 0.7071], "failure %": [12.5, 17.6777], "pairs": 6}
+    assert found["conditioned"]["a"] == {
+        "L0": [1.5, 0.7071],
+        "failure %": [12.5, 17.6777],
+        "pairs": 6,
+    }
     assert found["conditioned"]["b"]["L0"] == [20.0, 0.0]
     assert found["unconditioned"]["a"]["L0"] == [1.5, 0.7071]  # (1 + 2 + 3) / 3 and 1
-    assert found["unconditioned"]["b"]["L0"] == [pytest.approx((50 / 3 + 20) / 2, abs=1e-4), pytest.approx(2.357)]
+    assert found["unconditioned"]["b"]["L0"] == [
+        pytest.approx((50 / 3 + 20) / 2, abs=1e-4),
+        pytest.approx(2.357),
+    ]
     assert found["unconditioned"]["b"]["pairs"] == 7
     assert a.at(np.array([0, 3])).of_found("L0").tolist() == [1, 1, 1]
 
@@ -71,10 +82,20 @@ def test_quantiles_and_classes() -> None:
 
 def result() -> dict[str, Any]:
     """Where every finding holds."""
-    figures = {"DeDUCE": (20.0, 10.0), "JSMA": (25.0, 12.0), "VLK": (150.0, 40.0), "REVISE": (750.0, 60.0)}
-    rows = {m: {"L0": [a, 1.0], "L1": [b, 0.5], "failure %": [0.5, 0.1], "pairs": 9} for m, (a, b) in figures.items()}
+    figures = {
+        "DeDUCE": (20.0, 10.0),
+        "JSMA": (25.0, 12.0),
+        "VLK": (150.0, 40.0),
+        "REVISE": (750.0, 60.0),
+    }
+    rows = {
+        m: {"L0": [a, 1.0], "L1": [b, 0.5], "failure %": [0.5, 0.1], "pairs": 9}
+        for m, (a, b) in figures.items()
+    }
     table = {"conditioned": rows, "unconditioned": rows}
-    table = json.loads(json.dumps({w: {"all pairs": table, "common pairs": table} for w in ("same", "mixed")}))
+    table = json.loads(
+        json.dumps({w: {"all pairs": table, "common pairs": table} for w in ("same", "mixed")})
+    )
     ablation = {label: {"L0": [24.0 + ("lambda" in label)], "L1": [12.0]} for label in ABLATION}
     accuracy = {"spectral": {"test": 0.99}, "plain": {"test": 0.99}}
     return {"table 1": table, "table 4": {"conditioned": ablation}, "accuracy": accuracy}
@@ -93,16 +114,34 @@ def test_what_holds_is_said_to_hold() -> None:
     ("where", "value", "finding"),
     [
         (("accuracy", "spectral", "test"), 0.984, "Accuracy"),
-        (("table 1", "same", "all pairs", "unconditioned", "DeDUCE", "failure %", 0), 1.0, "Failures"),
+        (
+            ("table 1", "same", "all pairs", "unconditioned", "DeDUCE", "failure %", 0),
+            1.0,
+            "Failures",
+        ),
         (("table 1", "same", "all pairs", "unconditioned", "DeDUCE", "L0", 0), 25.1, "Mean L0"),
         (("table 1", "same", "all pairs", "unconditioned", "DeDUCE", "L1", 0), None, "Mean L1"),
-        (("table 1", "same", "all pairs", "conditioned", "JSMA", "L0", 0), 20.0, "L0 of DeDUCE below JSMA"),
-        (("table 1", "mixed", "common pairs", "conditioned", "VLK", "L1", 0), 29.0, "L1 of VLK at least 3.00 times"),
-        (("table 1", "same", "common pairs", "conditioned", "REVISE", "L0", 0), 711.0, "L0 of REVISE at least 35.56"),
+        (
+            ("table 1", "same", "all pairs", "conditioned", "JSMA", "L0", 0),
+            20.0,
+            "L0 of DeDUCE below JSMA",
+        ),
+        (
+            ("table 1", "mixed", "common pairs", "conditioned", "VLK", "L1", 0),
+            29.0,
+            "L1 of VLK at least 3.00 times",
+        ),
+        (
+            ("table 1", "same", "common pairs", "conditioned", "REVISE", "L0", 0),
+            711.0,
+            "L0 of REVISE at least 35.56",
+        ),
         (("table 4", "conditioned", "lambda = 1e3", "L1", 0), 11.9, "L1 with mu = 1"),
     ],
 )
-def test_what_fails_is_said_to_fail(where: tuple[Any, ...], value: float | None, finding: str) -> None:
+def test_what_fails_is_said_to_fail(
+    where: tuple[Any, ...], value: float | None, finding: str
+) -> None:
     r = result()
     place: Any = r
     for key in where[:-1]:

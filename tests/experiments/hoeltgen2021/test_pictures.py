@@ -15,11 +15,16 @@ def test_a_board_shows_every_image_to_the_pixel() -> None:
     images = np.linspace(0, 1, 2 * 3 * 8 * 8).reshape(2, 3, 8, 8)
     captions = [["", "5 pixels", FAILED], ["", "1 pixels", "2 pixels"]]
     kept_ = stored(
-        ["4 → 9", "a very long name that has no room at all"], ["original", "DeDUCE", "JSMA"], images, captions
+        ["4 → 9", "a very long name that has no room at all"],
+        ["original", "DeDUCE", "JSMA"],
+        images,
+        captions,
     )
     assert json.loads(json.dumps(kept_)) == kept_
     shown = Picture(board(kept_))
-    assert [np.array_equal(i.pixels[..., 0], g) for i, g in zip(shown.images, grey(images), strict=True)] == [True] * 6
+    assert [
+        np.array_equal(i.pixels[..., 0], g) for i, g in zip(shown.images, grey(images), strict=True)
+    ] == [True] * 6
     assert shown.words[:4] == ["original", "DeDUCE", "JSMA", "4 → 9"]
     assert FAILED in shown.words
     assert any(words.endswith("…") for words in shown.words)

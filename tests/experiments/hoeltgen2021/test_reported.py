@@ -26,7 +26,11 @@ def test_what_is_reported_fits_together() -> None:
     for values in reported.ALL_PAIRS.values():
         assert list(values[2:]) == sorted(values[2:])
     for name in ("L0", "L1"):  # the easy pairs are those that all four solve
-        assert reported.TABLE_1["DeDUCE"][name][0] < reported.BOTH["DeDUCE"][name] < reported.ALL_PAIRS[name][0]
+        assert (
+            reported.TABLE_1["DeDUCE"][name][0]
+            < reported.BOTH["DeDUCE"][name]
+            < reported.ALL_PAIRS[name][0]
+        )
     assert {step for _, step in reported.TABLE_5} == set(reported.STEP_LIMITS)
     best = min(reported.TABLE_4, key=lambda label: reported.TABLE_4[label][0])
     assert best == "momentum 0.6"

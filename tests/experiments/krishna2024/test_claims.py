@@ -1,4 +1,5 @@
-"""Claims hold where their figures say so, fail where one of them does not, and are open where nothing decides."""
+"""Claims hold where their figures say so, fail where one of them does not, and are open where
+nothing decides."""
 
 from typing import Any
 
@@ -6,7 +7,15 @@ import numpy as np
 import pytest
 
 from experiments.krishna2024.bounds import LINEAR, VAE, WIDE
-from experiments.krishna2024.claims import CHECKS, CLAIMS, falls, rank_correlation, rises, tally, trend
+from experiments.krishna2024.claims import (
+    CHECKS,
+    CLAIMS,
+    falls,
+    rank_correlation,
+    rises,
+    tally,
+    trend,
+)
 from experiments.krishna2024.curves import SWEPT
 from experiments.krishna2024.setup import KINDS, methods
 from holdfast.training.adversarial import EPSILONS
@@ -14,7 +23,8 @@ from holdfast.training.adversarial import EPSILONS
 
 def test_rank_correlation_by_hand() -> None:
     assert rank_correlation([1, 2, 3, 4], [10, 20, 30, 31]) == pytest.approx(1)
-    assert rank_correlation([1, 2, 3, 4], [1, 2, 4, 3]) == pytest.approx(0.8)  # 1 - 6 * 2 / (4 * 15)
+    # 1 - 6 * 2 / (4 * 15)
+    assert rank_correlation([1, 2, 3, 4], [1, 2, 4, 3]) == pytest.approx(0.8)
     assert rank_correlation([1, 2, 3, 4], [4, np.nan, 3, 1]) == pytest.approx(-1)
     assert rank_correlation([1, 2, 3], [5, 5, 5]) == 0.0
     assert rank_correlation([1, 2, 3], [5, np.nan, 6]) == 0.0  # two points say nothing
@@ -24,7 +34,9 @@ def test_a_trend_is_a_rank_correlation_and_ties_are_told() -> None:
     collapsed = [1.0, 0.9, *[0.0] * 6]
     assert -0.8 < rank_correlation(EPSILONS, collapsed) < -0.7
     assert not falls(collapsed)
-    assert trend(collapsed) == "rank correlation -0.76 (never rises; short of a trend because of ties)"
+    assert (
+        trend(collapsed) == "rank correlation -0.76 (never rises; short of a trend because of ties)"
+    )
     assert "never falls" in trend([0.0, 0.1, *[1.0] * 6])
     assert falls([1.0, 0.8, 0.9, 0.6, 0.5, 0.4, 0.3, 0.2])
     assert not falls([1.0] * 8)
@@ -54,11 +66,18 @@ def curve() -> dict[str, Any]:
 
 def result() -> dict[str, Any]:
     shapes = np.zeros((4, len(SWEPT), 2, 3))
-    shapes[:, :, 0, 0], shapes[:, :, 1, 0], shapes[:, :, 1, 1] = 1.0, 0.5, 0.3
+    shapes[:, :, 0, 0] = 1.0
+    shapes[:, :, 1, 0] = 0.5
+    shapes[:, :, 1, 1] = 0.3
     linear = dict.fromkeys(LINEAR, 0.0) | {"Theorem 4 condition": 1.0, "Theorem 4 conclusion": 1.0}
     wide = dict.fromkeys(WIDE, 0.0) | {"Theorem 5 condition": 1.0, "Theorem 5 conclusion": 1.0}
     vae = [dict.fromkeys(VAE, 0.0) | {"kind": kind} for kind in (0.0, 1.0)]
-    found = {"linear bounds": [linear], "ntk bounds": [wide], "vae bounds": vae, "methods": list(methods())}
+    found = {
+        "linear bounds": [linear],
+        "ntk bounds": [wide],
+        "vae bounds": vae,
+        "methods": list(methods()),
+    }
     return found | {"sweep": {"depth": shapes, "width": shapes}}
 
 
@@ -71,7 +90,8 @@ def test_a_claim_that_holds_is_said_to_hold(claim: int, kind: str) -> None:
 
 def broken(claim: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """One thing that each claim forbids."""
-    curves, found = curve(), result()
+    curves = curve()
+    found = result()
     if claim == 1:
         curves["validity"][3] = 1.0  # of ROAR
     elif claim == 2:
@@ -104,7 +124,9 @@ def test_a_claim_about_costs_that_nobody_knows_is_open() -> None:
     assert CHECKS[3]("network", curve(), found)[0] is None
     found["sweep"]["depth"][2, 0, 1, 0] = 1.0  # no validity is lost: this decides
     assert CHECKS[3]("network", curve(), found)[0] is False
-    lines = [{"claims": [{"claim": c, "holds": holds} for c in CLAIMS]} for holds in (True, False, None)]
+    lines = [
+        {"claims": [{"claim": c, "holds": holds} for c in CLAIMS]} for holds in (True, False, None)
+    ]
     assert set(tally(lines).values()) == {"1 of 3 cases, 1 open"}
 
 

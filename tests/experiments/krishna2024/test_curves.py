@@ -20,7 +20,8 @@ def test_neighbourhoods_of_people_who_are_refused_and_of_all(data_dir: Path) -> 
             assert group.networks is not None
             _, b = group.networks.layers[0]  # a model that gives one class to all
             b[:, :, 1] = 1e6
-    # those who are refused by it want class 0, which it never gives; those who want class 1 all have it
+    # those who are refused by it want class 0, which it never gives; those who want class 1 all
+    # have it
     refused, everyone = nearby(models, asked)
     assert refused[1] == 0.0
     assert everyone[1] == pytest.approx((models.wanted_classes(asked) == 1).mean())

@@ -18,7 +18,8 @@ from holdfast.methods._autoencoder import autoencoder
 from support.committed import committed_results
 
 RESULTS = committed_results("krishna2024")
-CASES = {(c, k) for c in CLAIMS for k in KINDS if c != 3 or k == "network"}  # a linear model has no depth
+# a linear model has no depth
+CASES = {(c, k) for c in CLAIMS for k in KINDS if c != 3 or k == "network"}
 
 
 @pytest.fixture
@@ -41,18 +42,32 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_small_run_end_to_end(data_dir: Path, brief: None, tmp_path: Path) -> None:
-    settings: dict[str, Any] = {"out": tmp_path / "out", "work": tmp_path / "work", "models": 1, "rows": 4}
+    settings: dict[str, Any] = {
+        "out": tmp_path / "out",
+        "work": tmp_path / "work",
+        "models": 1,
+        "rows": 4,
+    }
     alone = replace(EXPERIMENT, workers=1)
     (found,) = reproduce(alone, ["compas"], **settings)
     shape = (len(methods()), 3)
     for kind in KINDS:
-        for key in ("validity", "cost", "extra cost", "survives", "noise", "validity, twice the budget"):
+        for key in (
+            "validity",
+            "cost",
+            "extra cost",
+            "survives",
+            "noise",
+            "validity, twice the budget",
+        ):
             assert np.array(found["curves"][kind][key], dtype=float).shape == shape, key
     assert [len(marks) for marks in found["granted"]] == [11] * 3
     assert {(line["claim"], line["model"]) for line in found["claims"]} == CASES
     page = (tmp_path / "out/krishna2024/README.md").read_text()
     assert all(f"{number}. {text}" in page for number, text in CLAIMS.items())
-    assert {path.name for path in (tmp_path / "out/krishna2024").glob("*.svg")} == set(pictures([found]))
+    assert {path.name for path in (tmp_path / "out/krishna2024").glob("*.svg")} == set(
+        pictures([found])
+    )
     assert len(pictures([found])) == 5
     stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "work").rglob("*.npz")}
     assert len(stamps) == 7

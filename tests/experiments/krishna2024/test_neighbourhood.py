@@ -1,4 +1,5 @@
-"""Neighbourhoods: the share of points that is granted, and the rows around one of them, on linear models."""
+"""Neighbourhoods: the share of points that is granted, and the rows around one of them, on linear
+models."""
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,9 @@ EPS = (0.0, 0.1, 0.3)
 @pytest.fixture(scope="module")
 def hardened() -> AdversarialModels:
     schema = hf.Schema.infer(TABLE, scaling="minmax")
-    return hf.train_adversarial(hf.Recipe(hidden=(), epochs=60, lr=0.05), TABLE, Y, schema, epsilon=EPS, seeds=2)
+    return hf.train_adversarial(
+        hf.Recipe(hidden=(), epochs=60, lr=0.05), TABLE, Y, schema, epsilon=EPS, seeds=2
+    )
 
 
 def test_the_rows_around_one_are_drawn_for_every_epsilon(hardened: AdversarialModels) -> None:

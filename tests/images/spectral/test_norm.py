@@ -1,4 +1,5 @@
-"""Operator norms of convolutions against the singular values of their dense matrices; shapes of the networks."""
+"""Operator norms of convolutions against the singular values of their dense matrices; shapes of the
+networks."""
 
 import math
 from typing import Any, cast
@@ -26,18 +27,23 @@ def dense(weight: Tensor, size: tuple[int, int], stride: int, padding: int) -> T
 
 
 def largest(weight: Tensor, size: tuple[int, int], stride: int, padding: int) -> float:
-    return float(torch.linalg.matrix_norm(dense(weight.detach().double(), size, stride, padding), 2))
+    return float(
+        torch.linalg.matrix_norm(dense(weight.detach().double(), size, stride, padding), 2)
+    )
 
 
 @pytest.mark.parametrize("size", [(5, 5), (6, 6), (5, 8)])
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("kernel", [1, 3, 7])
-def test_operator_norm_is_the_largest_singular_value(size: tuple[int, int], stride: int, kernel: int) -> None:
+def test_operator_norm_is_the_largest_singular_value(
+    size: tuple[int, int], stride: int, kernel: int
+) -> None:
     weight = draw(3, 2, kernel, kernel, seed=kernel)
     exact = largest(weight, size, stride, kernel // 2)
     found = operator_norm(weight, size, stride, kernel // 2, steps=150)
     assert found == pytest.approx(exact, rel=1e-3)
-    assert operator_norm(weight, size, stride, kernel // 2, steps=2) <= exact * (1 + 1e-12)  # from below
+    # from below
+    assert operator_norm(weight, size, stride, kernel // 2, steps=2) <= exact * (1 + 1e-12)
 
 
 def test_operator_norm_is_not_that_of_the_reshaped_weights() -> None:
@@ -57,7 +63,9 @@ def test_a_convolution_of_zeros_has_norm_zero() -> None:
     assert bool(layer.get_buffer("u").isfinite().all())
 
 
-def layer_of(kernel: int, stride: int, size: tuple[int, int], coefficient: float, scale: float) -> SpectralConv2d:
+def layer_of(
+    kernel: int, stride: int, size: tuple[int, int], coefficient: float, scale: float
+) -> SpectralConv2d:
     layer = SpectralConv2d(2, 3, kernel, stride=stride, size=size, coefficient=coefficient).double()
     with torch.no_grad():
         layer.weight.copy_(draw(3, 2, kernel, kernel) * scale)
@@ -72,9 +80,13 @@ def converge(layer: SpectralConv2d, steps: int = 200) -> None:
             layer(x)
 
 
-@pytest.mark.parametrize(("kernel", "stride", "size"), [(3, 1, (6, 6)), (3, 2, (7, 7)), (3, 2, (6, 5)), (1, 2, (5, 5))])
+@pytest.mark.parametrize(
+    ("kernel", "stride", "size"), [(3, 1, (6, 6)), (3, 2, (7, 7)), (3, 2, (6, 5)), (1, 2, (5, 5))]
+)
 @pytest.mark.parametrize("coefficient", [0.5, 4.0])
-def test_a_converged_layer_keeps_its_bound(kernel: int, stride: int, size: tuple[int, int], coefficient: float) -> None:
+def test_a_converged_layer_keeps_its_bound(
+    kernel: int, stride: int, size: tuple[int, int], coefficient: float
+) -> None:
     layer = layer_of(kernel, stride, size, coefficient, scale=5.0)
     before = largest(layer.weight, size, stride, kernel // 2)
     assert before > coefficient
@@ -91,27 +103,35 @@ def test_a_layer_below_its_bound_is_hardly_touched() -> None:
 
 
 def test_training_makes_one_step_of_power_iteration_and_use_none() -> None:
-    size, stride, padding = (6, 6), 2, 1
+    size = 6, 6
+    stride = 2
+    padding = 1
     layer = layer_of(3, stride, size, coefficient=0.7, scale=1.0)
-    matrix, u = dense(layer.weight.detach(), size, stride, padding), layer.get_buffer("u").flatten().clone()
+    matrix = dense(layer.weight.detach(), size, stride, padding)
+    u = layer.get_buffer("u").flatten().clone()
     x = draw(4, 2, *size, seed=3)
     layer.train()
     layer(x)
     v = matrix.T @ u / (matrix.T @ u).norm()
-    assert torch.allclose(layer.get_buffer("u").flatten(), matrix @ v / (matrix @ v).norm(), atol=1e-12)
+    assert torch.allclose(
+        layer.get_buffer("u").flatten(), matrix @ v / (matrix @ v).norm(), atol=1e-12
+    )
     assert float(layer.get_buffer("norm")) == pytest.approx(float((matrix @ v).norm()), rel=1e-12)
     layer.eval()
     before = {k: t.clone() for k, t in layer.state_dict().items()}
     out = layer(x)
     assert all(torch.equal(t, before[k]) for k, t in layer.state_dict().items())
     divisor = float(before["norm"]) / 0.7 + EPSILON
-    assert torch.allclose(out, F.conv2d(x, layer.weight / divisor, stride=stride, padding=padding), atol=1e-12)
+    assert torch.allclose(
+        out, F.conv2d(x, layer.weight / divisor, stride=stride, padding=padding), atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("stride", [1, 2])
 def test_the_gradient_of_the_normalised_weight(stride: int) -> None:
     """d/dW of W / (s(W) / c + 1e-5), where s counts: by differences of the exact singular value."""
-    size, c = (4, 5), 0.8
+    size = 4, 5
+    c = 0.8
     layer = layer_of(3, stride, size, c, scale=1.0)
     u, _, _ = torch.linalg.svd(dense(layer.weight.detach(), size, stride, 1))
     layer.get_buffer("u").copy_(u[:, 0].view_as(layer.get_buffer("u")))
@@ -122,7 +142,8 @@ def test_the_gradient_of_the_normalised_weight(stride: int) -> None:
 
     layer.train()
     (got,) = torch.autograd.grad((layer.normalised(layer._estimate()) * to).sum(), layer.weight)
-    h, weight = 1e-5, layer.weight.detach()
+    h = 1e-5
+    weight = layer.weight.detach()
     for at in [(0, 0, 1, 1), (2, 1, 0, 2), (1, 0, 2, 0)]:
         step = torch.zeros_like(weight)
         step[at] = h
@@ -143,7 +164,10 @@ def test_below_the_bound_the_gradient_ignores_the_norm() -> None:
 def sizes_of(net: ResNet, x: Tensor) -> list[tuple[int, ...]]:
     """Heights of what every block returns."""
     seen = list[tuple[int, ...]]()
-    hooks = [b.register_forward_hook(lambda _, __, out: seen.append(tuple(out.shape[1:]))) for b in net.blocks]
+    hooks = [
+        b.register_forward_hook(lambda _, __, out: seen.append(tuple(out.shape[1:])))
+        for b in net.blocks
+    ]
     net(x)
     for hook in hooks:
         hook.remove()
@@ -156,19 +180,24 @@ def untrained(shape: Shape) -> ResNet:
 
 
 def test_the_network_of_the_paper() -> None:
-    net, x = untrained(Shape(1, 28, 10)), torch.zeros(2, 1, 28, 28)
-    widths, heights = [64, 64, 128, 128, 256, 256, 512, 512], [28, 28, 14, 14, 7, 7, 4, 4]
+    net = untrained(Shape(1, 28, 10))
+    x = torch.zeros(2, 1, 28, 28)
+    widths = [64, 64, 128, 128, 256, 256, 512, 512]
+    heights = [28, 28, 14, 14, 7, 7, 4, 4]
     assert sizes_of(net, x) == [(w, h, h) for w, h in zip(widths, heights, strict=True)]
     assert net.features(x).shape == (2, 512)
     assert Shape(1, 28, 10).features == 512
     assert net(x).shape == (2, 10)
     convolutions = [1 * 64, 4 * 64 * 64] + [w * w // 2 + 3 * w * w for w in (128, 256, 512)]
-    weights = sum(p.numel() for n, p in net.named_parameters() if n.endswith("weight") and p.ndim == 4)
+    weights = sum(
+        p.numel() for n, p in net.named_parameters() if n.endswith("weight") and p.ndim == 4
+    )
     assert weights == 9 * sum(convolutions)  # no 1 x 1 convolutions
 
 
 def test_the_plain_network() -> None:
-    net, x = untrained(Shape(1, 28, 10, coefficient=None)), torch.zeros(2, 1, 28, 28)
+    net = untrained(Shape(1, 28, 10, coefficient=None))
+    x = torch.zeros(2, 1, 28, 28)
     assert [h for _, h, _ in sizes_of(net, x)] == [7, 7, 4, 4, 2, 2, 1, 1]
     assert net.features(x).shape == (2, 512)
     kernels = sorted({m.kernel_size[0] for m in net.modules() if isinstance(m, nn.Conv2d)})
@@ -176,7 +205,8 @@ def test_the_plain_network() -> None:
     assert sum(p.numel() for p in net.parameters()) == RESNET18
 
 
-# 7x7 stem, 3x3 and 1x1 convolutions with one bias per channel in the place of batch normalisation, last layer.
+# 7x7 stem, 3x3 and 1x1 convolutions with one bias per channel in the place of batch normalisation,
+# last layer.
 RESNET18 = (
     (49 * 64 + 64)
     + 4 * (9 * 64 * 64 + 64)
@@ -196,7 +226,9 @@ EVERY_SIZE = [
 
 
 @pytest.mark.parametrize(("channels", "size", "coefficient"), EVERY_SIZE)
-def test_folded_equals_the_trained_network(channels: int, size: Any, coefficient: float | None) -> None:
+def test_folded_equals_the_trained_network(
+    channels: int, size: Any, coefficient: float | None
+) -> None:
     shape = Shape(channels, size, 5, width=4, coefficient=coefficient)
     with lent_generator(0):
         net = trainable(shape)
@@ -232,7 +264,9 @@ def test_spectral_layers_know_the_size_they_meet() -> None:
     met = dict[str, tuple[int, ...]]()
     for name, module in net.named_modules():
         if isinstance(module, SpectralConv2d):
-            module.register_forward_hook(lambda _, args, __, name=name: met.__setitem__(name, tuple(args[0].shape[2:])))
+            module.register_forward_hook(
+                lambda _, args, __, name=name: met.__setitem__(name, tuple(args[0].shape[2:]))
+            )
     net(torch.zeros(2, 1, 11, 6))
     assert met == {n: m.size for n, m in net.named_modules() if isinstance(m, SpectralConv2d)}
     assert len(met) == 9

@@ -1,4 +1,5 @@
-"""Parametric generators: gradients against autograd, stacks against single runs, robust training, errors."""
+"""Parametric generators: gradients against autograd, stacks against single runs, robust training,
+errors."""
 
 import pickle
 from typing import Any
@@ -33,18 +34,25 @@ from support.tables import mixed_schema, mixed_table, seeded
 
 TABLE = mixed_table(90)
 SCHEMA = mixed_schema(TABLE)
-D, M, N = SCHEMA.width, 3, 7
+D = SCHEMA.width
+M = 3
+N = 7
 ENCODING = SCHEMA.encoding(torch.float64)
 X = SCHEMA.encode(TABLE, torch.float64)
 SMALL = Direct(hidden=(8, 5), dropout=0.0, l2=0.7, l3=0.3, epochs=2, batch_size=16)
-NOISY = Variational(hidden=(7, 6), latent=3, samples=4, reg=0.6, margin=1.5, epochs=2, batch_size=16)
+NOISY = Variational(
+    hidden=(7, 6), latent=3, samples=4, reg=0.6, margin=1.5, epochs=2, batch_size=16
+)
 
 
-def frozen(outputs: int, dtype: torch.dtype = torch.float64, *, smooth: bool = False) -> tuple[Net, Weights]:
+def frozen(
+    outputs: int, dtype: torch.dtype = torch.float64, *, smooth: bool = False
+) -> tuple[Net, Weights]:
     """M different networks of one architecture."""
     act: nn.Module = nn.Tanh() if smooth else nn.LeakyReLU(0.01)
     nets = [
-        net_of(seeded(nn.Sequential(nn.Linear(D, 9), act, nn.Linear(9, outputs)).to(dtype), s), 1) for s in range(M)
+        net_of(seeded(nn.Sequential(nn.Linear(D, 9), act, nn.Linear(9, outputs)).to(dtype), s), 1)
+        for s in range(M)
     ]
     return nets[0][0], Weights(torch.cat([theta.flat for _, theta in nets]), nets[0][1].sizes)
 
@@ -54,7 +62,9 @@ def training(
 ) -> GeneratorTraining:
     net, theta = frozen(outputs, smooth=smooth)
     stack = GeneratorStack.of(kind, D, max(outputs, 2), M, torch.float64)
-    batches = Batches(X, torch.zeros(len(X)), [torch.arange(len(X))] * M, kind.batch_size, by_seed(range(M)))
+    batches = Batches(
+        X, torch.zeros(len(X)), [torch.arange(len(X))] * M, kind.batch_size, by_seed(range(M))
+    )
     with torch.no_grad():
         return kind.training(GeneratorRun(stack, net, theta, ENCODING, shift), batches)
 
@@ -70,7 +80,10 @@ def batch() -> tuple[Tensor, Tensor, Tensor]:
 def free(run: GeneratorTraining) -> list[list[tuple[Tensor, Tensor]]]:
     """The parameters of all networks, to be differentiated."""
     nets = zip(run.stack.nets, run.stack.thetas, strict=True)
-    return [[(w.clone().requires_grad_(), b.clone().requires_grad_()) for w, b in n.unpadded(t)] for n, t in nets]
+    return [
+        [(w.clone().requires_grad_(), b.clone().requires_grad_()) for w, b in n.unpadded(t)]
+        for n, t in nets
+    ]
 
 
 def through(parts: list[tuple[Tensor, Tensor]], x: Tensor) -> Tensor:
@@ -91,7 +104,8 @@ def kept(x_cf: Tensor, x: Tensor) -> Tensor:
 
 def judged(run: GeneratorTraining, x_cf: Tensor) -> Tensor:
     """What the frozen models say, with a graph."""
-    net, theta = run.run.net, run.run.theta
+    net = run.run.net
+    theta = run.run.theta
     if isinstance(net, AnyModule):
         return net.scores(theta, x_cf)
     assert isinstance(net, Leaky)
@@ -100,16 +114,25 @@ def judged(run: GeneratorTraining, x_cf: Tensor) -> Tensor:
 
 def compare(run: GeneratorTraining, loss: Tensor, parts: list[list[tuple[Tensor, Tensor]]]) -> None:
     expected = torch.autograd.grad(loss, [p for net in parts for pair in net for p in pair])
-    found = [p for net, g in zip(run.stack.nets, run.grads, strict=True) for pair in net.unpadded(g) for p in pair]
+    found = [
+        p
+        for net, g in zip(run.stack.nets, run.grads, strict=True)
+        for pair in net.unpadded(g)
+        for p in pair
+    ]
     for mine, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-8, atol=1e-12)
 
 
-@pytest.mark.parametrize(("outputs", "smooth", "tell"), [(1, False, False), (2, False, True), (1, True, True)])
+@pytest.mark.parametrize(
+    ("outputs", "smooth", "tell"), [(1, False, False), (2, False, True), (1, True, True)]
+)
 def test_a_step_of_cf_model_is_that_of_autograd(outputs: int, smooth: bool, tell: bool) -> None:
     kind = Direct(hidden=(8, 5), dropout=0.0, l2=0.7, l3=0.3, condition_on_target=tell)
-    run, (x, y, w) = training(kind, outputs, smooth=smooth), batch()
-    parts, t = free(run), classes_to_reach(run, x)
+    run = training(kind, outputs, smooth=smooth)
+    x, y, w = batch()
+    parts = free(run)
+    t = classes_to_reach(run, x)
     before = [theta.flat.clone() for theta in run.stack.thetas]
     with torch.no_grad():
         run.step(x, y, w, 0.0)
@@ -119,13 +142,18 @@ def test_a_step_of_cf_model_is_that_of_autograd(outputs: int, smooth: bool, tell
     loss = (w * (0.7 * (f - t).square() + 0.3 * (x_cf - x).square().mean(2, keepdim=True))).sum()
     compare(run, loss, parts)
     # The first step of Adam has the length lr wherever there is a gradient.
-    moved, g = run.stack.thetas[0].flat - before[0], run.grads[0].flat
-    torch.testing.assert_close(moved, -kind.lr * g / (g.abs() + kind.adam_eps), rtol=1e-6, atol=1e-12)
+    moved = run.stack.thetas[0].flat - before[0]
+    g = run.grads[0].flat
+    torch.testing.assert_close(
+        moved, -kind.lr * g / (g.abs() + kind.adam_eps), rtol=1e-6, atol=1e-12
+    )
 
 
 def test_more_classes_are_drawn_and_told() -> None:
-    run, (x, y, w) = training(SMALL, 4), batch()
-    parts, now = free(run), run.run.net.scores(run.run.theta, x).argmax(2)
+    run = training(SMALL, 4)
+    x, y, w = batch()
+    parts = free(run)
+    now = run.run.net.scores(run.run.theta, x).argmax(2)
     seen = list[Tensor]()
     ask = run.answer
     run.answer = lambda thetas, x, t, draw: (seen.append(t), ask(thetas, x, t, draw))[1]
@@ -135,8 +163,12 @@ def test_more_classes_are_drawn_and_told() -> None:
     assert bool((t.squeeze(2) != now).all())
     assert len(t.unique()) == 4
     x_cf = kept(ENCODING.softmax(through(parts[0], with_target(x, t, 4))), x)
-    entropy = nn.functional.cross_entropy(judged(run, x_cf).flatten(0, 1), t.flatten(), reduction="none")
-    loss = (w * (0.7 * entropy.view(M, N, 1) + 0.3 * (x_cf - x).square().mean(2, keepdim=True))).sum()
+    entropy = nn.functional.cross_entropy(
+        judged(run, x_cf).flatten(0, 1), t.flatten(), reduction="none"
+    )
+    loss = (
+        w * (0.7 * entropy.view(M, N, 1) + 0.3 * (x_cf - x).square().mean(2, keepdim=True))
+    ).sum()
     compare(run, loss, parts)
 
 
@@ -145,19 +177,28 @@ def test_more_classes_are_drawn_and_told() -> None:
 def test_a_step_of_vae_cf_is_that_of_autograd(
     outputs: int, smooth: bool, cells: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vae_cf, "SAMPLED_CELLS", cells)  # all samples at once, one by one, or 3 and 1
-    run, (x, y, w) = training(NOISY, outputs, smooth=smooth), batch()
-    parts, t = free(run), classes_to_reach(run, x)
+    # all samples at once, one by one, or 3 and 1
+    monkeypatch.setattr(vae_cf, "SAMPLED_CELLS", cells)
+    run = training(NOISY, outputs, smooth=smooth)
+    x, y, w = batch()
+    parts = free(run)
+    t = classes_to_reach(run, x)
     with torch.no_grad():
         run.step(x, y, w, 0.0)
     seen = torch.cat([x, t.double()], 2)
-    m, v = through(parts[0], seen), 0.5 + torch.sigmoid(through(parts[1], seen))
-    own = torch.distributions.kl_divergence(torch.distributions.Normal(m, v.sqrt()), torch.distributions.Normal(0, 1))
+    m = through(parts[0], seen)
+    v = 0.5 + torch.sigmoid(through(parts[1], seen))
+    own = torch.distributions.kl_divergence(
+        torch.distributions.Normal(m, v.sqrt()), torch.distributions.Normal(0, 1)
+    )
     loss = (w * own.mean(2, keepdim=True)).sum()
     noise = normal(by_seed(range(M)), N, 4, 3, 1, torch.float64)
     for s in range(4):
         x_cf = kept(
-            sigmoid_levels(through(parts[2], torch.cat([m + v.sqrt() * noise[:, s], t.double()], 2)), ENCODING), x
+            sigmoid_levels(
+                through(parts[2], torch.cat([m + v.sqrt() * noise[:, s], t.double()], 2)), ENCODING
+            ),
+            x,
         )
         loss = loss + (w * (x_cf - x).abs().sum(2, keepdim=True)).sum() / 4
         for a, b in ENCODING.spans:
@@ -171,8 +212,10 @@ def test_a_step_of_vae_cf_is_that_of_autograd(
 
 @pytest.mark.parametrize("kind", [SMALL, NOISY])
 def test_the_attacked_model_judges_validity_and_nothing_else(kind: GeneratorKind) -> None:
-    """A step against theta' is a step against models that are theta' but decide about t as theta does."""
-    robust, (x, y, w) = training(kind, 1, Shift(outer=3)), batch()
+    """A step against theta' is a step against models that are theta' but decide about t as theta
+    does."""
+    robust = training(kind, 1, Shift(outer=3))
+    x, y, w = batch()
     kept_aside = list[tuple[Weights, Batch]]()
     attack = robust.attack
     assert attack is not None
@@ -192,7 +235,8 @@ def test_the_attacked_model_judges_validity_and_nothing_else(kind: GeneratorKind
         assert (given.x is x, given.y is y, given.x_cf.shape) == (True, True, x.shape)
         assert not torch.equal(theta.flat, robust.run.theta.flat)
         net = plain.run.net
-        ask, scores = net.vjp, net.scores(robust.run.theta, x)
+        ask = net.vjp
+        scores = net.scores(robust.run.theta, x)
         net.scores = lambda *_: scores
         net.vjp = lambda _, rows: ask(theta, rows)
         plain.step(x, y, w, 0.0)
@@ -207,12 +251,15 @@ def test_the_lead_of_a_class_by_hand() -> None:
     assert (lead.item(), slope.flatten().tolist()) == (-1.0, [-1.0, 0.0, 1.0])
     # max(0, margin - lead) of two rows: 0 and 3; their norm is 3, and one row has all of the slope.
     run = training(Variational(hidden=(4,), latent=2, samples=1, reg=0.2, margin=2.0), 1)
-    z, t, w = torch.tensor([[[2.0], [-1.0]]]), torch.ones(1, 2, 1), torch.full((1, 2, 1), 0.5)
+    z = torch.tensor([[[2.0], [-1.0]]])
+    t = torch.ones(1, 2, 1)
+    w = torch.full((1, 2, 1), 0.5)
     assert run.validity_slope(z, t, w).flatten().tolist() == pytest.approx([0.0, -0.2])
 
 
 def test_what_is_reachable_is_judged_and_bounds_hold_gradients_back() -> None:
-    run, (x, y, w) = training(Direct(hidden=(8,), dropout=0.0, reachable=True), 1), batch()
+    run = training(Direct(hidden=(8,), dropout=0.0, reachable=True), 1)
+    x, y, w = batch()
     seen = list[Tensor]()
     ask = run.run.net.vjp
     run.run.net.vjp = lambda theta, rows: (seen.append(rows.clone()), ask(theta, rows))[1]
@@ -229,17 +276,24 @@ def test_a_generator_is_the_same_alone(kind: GeneratorKind, shift: Shift | None)
     labels = (torch.arange(len(X)) % 2).double()
     tables = [torch.arange(20), torch.arange(10, 60), torch.arange(5, 90, 2)]
     given: dict[str, Any] = {"shift": shift, "schedule": "static"}
-    whole = fit_generators(kind, net, theta, X, labels, ENCODING, tables=tables, seeds=(4, 5, 6), workers=2, **given)
+    whole = fit_generators(
+        kind, net, theta, X, labels, ENCODING, tables=tables, seeds=(4, 5, 6), workers=2, **given
+    )
     for i in range(M):
         one = Weights(theta.flat[i : i + 1], theta.sizes)
-        alone = fit_generators(kind, net, one, X, labels, ENCODING, tables=[tables[i]], seeds=(4 + i,), **given)
+        alone = fit_generators(
+            kind, net, one, X, labels, ENCODING, tables=[tables[i]], seeds=(4 + i,), **given
+        )
         for mine, theirs in zip(whole.thetas, alone.thetas, strict=True):
             torch.testing.assert_close(mine.flat[i : i + 1], theirs.flat, rtol=1e-6, atol=1e-8)
 
 
 def test_a_stack_answers_as_its_networks_do() -> None:
     model = hf.Model.of(seeded(mlp(D, (8,), 2)), SCHEMA, classes=["no", "yes"])
-    for e in (hf.CFModel(hidden=(8,), epochs=1, condition_on_target=True), hf.VAECF(hidden=(8,), samples=2, epochs=1)):
+    for e in (
+        hf.CFModel(hidden=(8,), epochs=1, condition_on_target=True),
+        hf.VAECF(hidden=(8,), samples=2, epochs=1),
+    ):
         e.fit(model, TABLE)
         net, theta = net_of(model.module, 1)
         x = SCHEMA.encode(TABLE)
@@ -275,7 +329,9 @@ def task() -> tuple[pd.DataFrame, np.ndarray[Any, Any], hf.Model]:
     return table, y, recipe.fit(table, y, hf.Schema.infer(table))
 
 
-SHORT = hf.CFModel(hidden=(16,), dropout=0.0, l2=1.0, epochs=40, batch_size=100, lr=0.01, condition_on_target=True)
+SHORT = hf.CFModel(
+    hidden=(16,), dropout=0.0, l2=1.0, epochs=40, batch_size=100, lr=0.01, condition_on_target=True
+)
 
 
 def test_without_a_shift_robust_training_is_plain_training(task: Any) -> None:
@@ -287,19 +343,27 @@ def test_without_a_shift_robust_training_is_plain_training(task: Any) -> None:
             hf.robustify(e, model, table, y, shift=Shift(outer=0)),
         ):
             for mine, theirs in zip(same.generator_.layers, plain.generator_.layers, strict=True):
-                assert all(torch.equal(a, b) for a, b in zip(mine.parameters(), theirs.parameters(), strict=True))
+                assert all(
+                    torch.equal(a, b)
+                    for a, b in zip(mine.parameters(), theirs.parameters(), strict=True)
+                )
         other = hf.robustify(e, model, table, y)
         assert other.shift == Shift()
-        assert not torch.equal(other.generator_.layers[0][0].weight, plain.generator_.layers[0][0].weight)
+        assert not torch.equal(
+            other.generator_.layers[0][0].weight, plain.generator_.layers[0][0].weight
+        )
         assert e.shift is None
         assert not e.is_fitted
 
 
 def test_the_model_stays_as_it_is() -> None:
     table, y = points(60)
-    module = seeded(nn.Sequential(nn.Linear(3, 6), nn.LeakyReLU(), nn.Dropout(0.4), nn.Linear(6, 2)))
+    module = seeded(
+        nn.Sequential(nn.Linear(3, 6), nn.LeakyReLU(), nn.Dropout(0.4), nn.Linear(6, 2))
+    )
     model = hf.Model.of(module, hf.Schema.infer(table), classes=["bad", "good"])
-    before, mark = {k: v.clone() for k, v in module.state_dict().items()}, model.fingerprint()
+    before = {k: v.clone() for k, v in module.state_dict().items()}
+    mark = model.fingerprint()
     module.train()
     next(module.parameters()).requires_grad_(False)
     torch.manual_seed(3)
@@ -317,13 +381,22 @@ def test_robust_training_raises_validity_under_attack(task: Any) -> None:
     shift = Shift(epsilon=0.3, eta=0.05)
     labels = torch.tensor([model.classes.index(v) for v in y])
     net, theta = net_of(model.module, 1)
-    encoding, x = model.schema.encoding(), model.schema.encode(table)
+    encoding = model.schema.encoding()
+    x = model.schema.encode(table)
     held = list[float]()
     for against in (None, shift):
-        stack = fit_generators(SHORT.kind(), net, theta, x, labels, encoding, shift=against, schedule="linear")
+        stack = fit_generators(
+            SHORT.kind(), net, theta, x, labels, encoding, shift=against, schedule="linear"
+        )
         t = net.scores(theta, x[None]).argmax(2, keepdim=True) ^ 1
         x_cf = stack.answers(x[None], t, encoding)
-        held.append(float(validity_under_shift(net, theta, x[None], labels[None], x_cf, t.squeeze(2), shift, encoding)))
+        held.append(
+            float(
+                validity_under_shift(
+                    net, theta, x[None], labels[None], x_cf, t.squeeze(2), shift, encoding
+                )
+            )
+        )
         assert float((net.scores(theta, x_cf).argmax(2, keepdim=True) == t).double().mean()) > 0.9
     assert held[1] > held[0] + 0.02, held
 
@@ -335,7 +408,8 @@ def test_a_generator_answers_and_noise_comes_from_the_seed(task: Any) -> None:
     assert e.explain(model, denied, "good").found.mean() > 0.9
     assert torch.equal(e.explain(model, denied, seed=1).x_cf, e.explain(model, denied, "good").x_cf)
     vae = hf.VAECF(samples=5, reg=1.0, epochs=40, lr=0.01).fit(model, table)
-    one, two = vae.explain(model, denied, seed=1), vae.explain(model, denied, seed=2)
+    one = vae.explain(model, denied, seed=1)
+    two = vae.explain(model, denied, seed=2)
     assert one.found.mean() > 0.9
     assert not torch.equal(one.x_cf, two.x_cf)
     assert torch.equal(one.x_cf, vae.explain(model, denied, seed=1).x_cf)
@@ -345,10 +419,14 @@ def test_a_model_as_a_stack_and_back() -> None:
     x = X[:9]
     shapes: dict[str, nn.Module] = {
         "relu": mlp(D, (6, 5), 3),
-        "leaky": nn.Sequential(nn.Linear(D, 6), nn.LeakyReLU(0.2), nn.Dropout(0.5), nn.Linear(6, 1)),
+        "leaky": nn.Sequential(
+            nn.Linear(D, 6), nn.LeakyReLU(0.2), nn.Dropout(0.5), nn.Linear(6, 1)
+        ),
         "linear": nn.Linear(D, 2),
         "tanh": nn.Sequential(nn.Linear(D, 6), nn.Tanh(), nn.Linear(6, 2)),
-        "two kinds": nn.Sequential(nn.Linear(D, 6), nn.ReLU(), nn.Linear(6, 4), nn.LeakyReLU(), nn.Linear(4, 2)),
+        "two kinds": nn.Sequential(
+            nn.Linear(D, 6), nn.ReLU(), nn.Linear(6, 4), nn.LeakyReLU(), nn.Linear(4, 2)
+        ),
         "no bias": nn.Sequential(nn.Linear(D, 6, bias=False), nn.ReLU(), nn.Linear(6, 2)),
         "statistics": nn.Sequential(nn.Linear(D, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 2)),
     }
@@ -384,7 +462,14 @@ def test_errors_name_the_thing(task: Any) -> None:
         hf.robustify(SHORT, model, table, y, schedule="cubic")
     with pytest.raises(hf.HoldfastError, match="outcomes"):
         hf.robustify(SHORT, model, table, y[:5])
-    for wrong in ({"hidden": ()}, {"hidden": 3}, {"dropout": 1.0}, {"l2": -1.0}, {"epochs": 0}, {"lr": 0.0}):
+    for wrong in (
+        {"hidden": ()},
+        {"hidden": 3},
+        {"dropout": 1.0},
+        {"l2": -1.0},
+        {"epochs": 0},
+        {"lr": 0.0},
+    ):
         with pytest.raises(hf.HoldfastError, match=next(iter(wrong))):
             hf.CFModel(**wrong).fit(model, table)
     for wrong in ({"latent": 0}, {"samples": 0}, {"reg": -1.0}, {"margin": float("nan")}):
@@ -398,4 +483,6 @@ def test_errors_name_the_thing(task: Any) -> None:
         e.explain(other, table[:3], "good")
     net, theta = net_of(model.module, 1)
     with pytest.raises(hf.HoldfastError, match="one seed for each model"):
-        fit_generators(SMALL, net, theta, torch.zeros(4, 3), None, model.schema.encoding(), seeds=(1, 2))
+        fit_generators(
+            SMALL, net, theta, torch.zeros(4, 3), None, model.schema.encoding(), seeds=(1, 2)
+        )

@@ -1,4 +1,5 @@
-"""CounterNet and RoCourseNet: scikit-learn's manners, files that run no code, and recourse that keeps its promises."""
+"""CounterNet and RoCourseNet: scikit-learn's manners, files that run no code, and recourse that
+keeps its promises."""
 
 import io
 import json
@@ -38,7 +39,10 @@ SMALL: dict[str, Any] = {
     "lr": 0.05,
 }
 ROBUST: dict[str, Any] = {**SMALL, "outer": 1, "inner": 1}
-KINDS = [lambda **more: hf.CounterNet(**{**SMALL, **more}), lambda **more: hf.RoCourseNet(**{**ROBUST, **more})]
+KINDS = [
+    lambda **more: hf.CounterNet(**{**SMALL, **more}),
+    lambda **more: hf.RoCourseNet(**{**ROBUST, **more}),
+]
 both = pytest.mark.parametrize("kind", KINDS, ids=["CounterNet", "RoCourseNet"])
 Kind = Callable[..., hf.CounterNet]
 
@@ -50,12 +54,19 @@ THREE = np.select([SCORE > 3.5, SCORE > 2.5], ["high", "mid"], "low")
 
 
 with warnings.catch_warnings():
-    # Not of scikit-learn's own base class: that would have to be imported with every `import holdfast`.
+    # Not of scikit-learn's own base class: that would have to be imported with every `import
+    # holdfast`.
     warnings.filterwarnings("ignore", "Estimator .* does not inherit")
-    # No check is expected to fail. One needs an environment variable of SciPy's and else skips itself.
+    # No check is expected to fail. One needs an environment variable of SciPy's and else skips
+    # itself.
     checks = [
-        pytest.param(made, check, id=f"{type(made).__name__} {check.func.__name__} {check.keywords}")
-        for estimator in (hf.CounterNet(**SMALL, dropout=0.0), hf.RoCourseNet(**ROBUST, dropout=0.0))
+        pytest.param(
+            made, check, id=f"{type(made).__name__} {check.func.__name__} {check.keywords}"
+        )
+        for estimator in (
+            hf.CounterNet(**SMALL, dropout=0.0),
+            hf.RoCourseNet(**ROBUST, dropout=0.0),
+        )
         for made, check in estimator_checks_generator(estimator, legacy=True)
         if check.func.__name__ != "check_array_api_input"
     ]
@@ -91,7 +102,9 @@ def test_search_over_settings_with_a_schema() -> None:
     assert search.best_estimator_.schema_ == SCHEMA
     assert search.best_score_ > 0.6
     assert len(search.best_estimator_.recourse(TABLE.head(9))) == 9
-    scores = cross_val_score(hf.CounterNet(**SMALL), TABLE, Y, cv=3, params={"schema": SCHEMA}, error_score="raise")
+    scores = cross_val_score(
+        hf.CounterNet(**SMALL), TABLE, Y, cv=3, params={"schema": SCHEMA}, error_score="raise"
+    )
     assert scores.mean() > 0.6
 
 
@@ -100,13 +113,19 @@ def test_inside_a_pipeline() -> None:
     pipe.fit(TABLE, Y, net__schema=SCHEMA)
     alone = hf.CounterNet(**SMALL).fit(TABLE, Y, SCHEMA)
     assert (pipe.predict_proba(TABLE) == alone.predict_proba(TABLE)).all()
-    search = GridSearchCV(pipe, {"net__l3": [0.0, 0.5]}, cv=2, error_score="raise").fit(TABLE, Y, net__schema=SCHEMA)
+    search = GridSearchCV(pipe, {"net__l3": [0.0, 0.5]}, cv=2, error_score="raise").fit(
+        TABLE, Y, net__schema=SCHEMA
+    )
     assert search.best_estimator_["net"].schema_ == SCHEMA
 
 
 def test_outcomes_of_every_form_are_the_same() -> None:
     want = hf.CounterNet(**SMALL).fit(TABLE, Y, SCHEMA).predict_proba(TABLE)
-    for y in (Y.tolist(), pd.Series(Y, index=TABLE.index), pd.Series(Y, index=TABLE.index, dtype="category")):
+    for y in (
+        Y.tolist(),
+        pd.Series(Y, index=TABLE.index),
+        pd.Series(Y, index=TABLE.index, dtype="category"),
+    ):
         assert (hf.CounterNet(**SMALL).fit(TABLE, y, SCHEMA).predict_proba(TABLE) == want).all()
     with pytest.raises(ValueError, match="another order"):
         hf.CounterNet(**SMALL).fit(TABLE, pd.Series(Y, index=TABLE.index[::-1]), SCHEMA)
@@ -176,7 +195,9 @@ def test_bad_settings_of_the_attack_are_named_at_fit(name: str, value: object) -
 
 def test_widths_may_be_lists_and_numpy_numbers() -> None:
     plain = hf.CounterNet(**SMALL).fit(TABLE, Y, SCHEMA)
-    other = hf.CounterNet(**{**SMALL, "encoder": [np.int64(8)], "epochs": np.int64(10)}).fit(TABLE, Y, SCHEMA)
+    other = hf.CounterNet(**{**SMALL, "encoder": [np.int64(8)], "epochs": np.int64(10)}).fit(
+        TABLE, Y, SCHEMA
+    )
     assert plain.model_.fingerprint() == other.model_.fingerprint()
 
 
@@ -190,7 +211,8 @@ def test_no_steps_of_the_attack_make_a_counternet_bit_for_bit() -> None:
         assert (one.predict_proba(TABLE) == two.predict_proba(TABLE)).all()
         assert torch.equal(one.recourse(TABLE).x_cf, two.recourse(TABLE).x_cf)
     attacked = hf.RoCourseNet(**ROBUST, epsilon=0.5).fit(TABLE, Y, SCHEMA)
-    assert (one.predict_proba(TABLE) == attacked.predict_proba(TABLE)).all()  # the prediction is not touched
+    # the prediction is not touched
+    assert (one.predict_proba(TABLE) == attacked.predict_proba(TABLE)).all()
     assert not torch.equal(one.recourse(TABLE).x_cf, attacked.recourse(TABLE).x_cf)
 
 
@@ -200,7 +222,9 @@ def test_the_callers_world_is_left_as_found(kind: Kind) -> None:
     random.seed(7)
     # Whoever draws from NumPy's global generator moves its state.
     states = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()
-    threads, grad, copy = torch.get_num_threads(), torch.is_grad_enabled(), TABLE.copy(deep=True)
+    threads = torch.get_num_threads()
+    grad = torch.is_grad_enabled()
+    copy = TABLE.copy(deep=True)
     net = kind().fit(TABLE, Y, SCHEMA)
     net.recourse(TABLE, "yes")
     assert torch.equal(torch.get_rng_state(), states[0])
@@ -220,7 +244,8 @@ def test_recourse_keeps_to_the_schema(kind: Kind) -> None:
     schema = mixed_schema(TABLE, max_changes=0)
     net = kind(l2=2.0, epochs=30).fit(TABLE, Y, schema)
     cfs = net.recourse(TABLE)
-    before, after = schema.read(cfs.before), schema.read(cfs.after)
+    before = schema.read(cfs.before)
+    after = schema.read(cfs.after)
     assert (violations(schema, before, after)[cfs.found] == "").all()
     assert (cfs.after["sex"] == cfs.before["sex"]).all()
     assert (cfs.after["age"] >= cfs.before["age"]).all()
@@ -314,7 +339,8 @@ def test_saved_and_read_back_it_is_the_same(kind: Kind, y: Any, tmp_path: Path) 
         assert same.classes_.dtype == net.classes_.dtype
         assert (same.schema_, same.n_features_in_) == (SCHEMA, 10)
         assert same.feature_names_in_.tolist() == net.feature_names_in_.tolist()
-        mine, theirs = net.recourse(TABLE), same.recourse(TABLE)
+        mine = net.recourse(TABLE)
+        theirs = same.recourse(TABLE)
         assert torch.equal(mine.x_cf, theirs.x_cf)
         pd.testing.assert_frame_equal(mine.after, theirs.after)
     model = hf.Model.load(tmp_path / "net.safetensors")
@@ -342,11 +368,14 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def altered(saved: Path, out: Path, change: Callable[[dict[str, Any], dict[str, Any]], None]) -> Path:
+def altered(
+    saved: Path, out: Path, change: Callable[[dict[str, Any], dict[str, Any]], None]
+) -> Path:
     """The file with another text about its recourse network, or other tensors."""
     with safe_open(saved, framework="pt") as file:
         metadata = dict(file.metadata())
-    tensors, content = load_file(saved), json.loads(metadata["holdfast_generator"])
+    tensors = load_file(saved)
+    content = json.loads(metadata["holdfast_generator"])
     change(content, tensors)
     save_file(tensors, out, metadata={**metadata, "holdfast_generator": json.dumps(content)})
     return out

@@ -1,4 +1,5 @@
-"""Virtual Data Shift: derivatives against closed forms, automatic differentiation and finite differences."""
+"""Virtual Data Shift: derivatives against closed forms, automatic differentiation and finite
+differences."""
 
 import itertools
 from dataclasses import dataclass, fields, replace
@@ -15,21 +16,34 @@ from holdfast.methods.amortized.virtual_shift import B1, B2, EPS, ROOT, Attack, 
 from holdfast.nn.stack_derivatives import SLOPE, AnyModule, Leaky, Net, Parts, Weights
 from holdfast.schema.encoding import Encoding
 
-M, N, ANSWERS, D = 3, 7, 4, 5
+M = 3
+N = 7
+ANSWERS = 4
+D = 5
 F64 = torch.float64
 ALL = torch.arange(D)
 
 
-def layers(sizes: tuple[int, ...], count: int = M, seed: int = 0, dtype: torch.dtype = F64) -> Parts:
+def layers(
+    sizes: tuple[int, ...], count: int = M, seed: int = 0, dtype: torch.dtype = F64
+) -> Parts:
     g = torch.Generator().manual_seed(seed)
     return [
-        (torch.randn(count, a, b, generator=g, dtype=dtype) * 0.7, torch.randn(count, 1, b, generator=g, dtype=dtype))
+        (
+            torch.randn(count, a, b, generator=g, dtype=dtype) * 0.7,
+            torch.randn(count, 1, b, generator=g, dtype=dtype),
+        )
         for a, b in itertools.pairwise(sizes)
     ]
 
 
 def network(
-    *hidden: int, outputs: int = 1, slope: float = SLOPE, count: int = M, seed: int = 0, dtype: torch.dtype = F64
+    *hidden: int,
+    outputs: int = 1,
+    slope: float = SLOPE,
+    count: int = M,
+    seed: int = 0,
+    dtype: torch.dtype = F64,
 ) -> tuple[Leaky, Weights]:
     net = Leaky((D, *hidden, outputs), slope)
     return net, net.load(net.weights(count, dtype), layers(net.sizes, count, seed, dtype))
@@ -43,7 +57,11 @@ def problem(classes: int = 2, count: int = M, seed: int = 1, dtype: torch.dtype 
         x = torch.rand(count, n, D, generator=g, dtype=dtype)
         x[..., 2:] = nn.functional.one_hot(torch.randint(3, (count, n), generator=g), 3)
         w = torch.rand(count, n, 1, generator=g, dtype=dtype) + 0.5
-        out += [x, torch.randint(classes, (count, n, 1), generator=g).to(dtype), w / w.sum(1, keepdim=True)]
+        out += [
+            x,
+            torch.randint(classes, (count, n, 1), generator=g).to(dtype),
+            w / w.sum(1, keepdim=True),
+        ]
     return Batch(*out)
 
 
@@ -105,12 +123,19 @@ def test_first_and_second_derivatives_are_those_of_autograd(
     net, theta = network(*hidden, outputs=outputs, slope=slope)
     _, p = network(*hidden, outputs=outputs, seed=5)
     b = problem(max(outputs, 2))
-    g, curved = theta.empty(), theta.empty()
+    g = theta.empty()
+    curved = theta.empty()
     at = net.gradient(theta, b.x, b.y, b.w, g, "here")
-    theirs, x = free(net.unpadded(theta)), b.x.clone().requires_grad_()
-    slopes = torch.autograd.grad(loss(theirs, x, b.y, b.w, slope).sum(), flat(theirs), create_graph=True)
+    theirs = free(net.unpadded(theta))
+    x = b.x.clone().requires_grad_()
+    slopes = torch.autograd.grad(
+        loss(theirs, x, b.y, b.w, slope).sum(), flat(theirs), create_graph=True
+    )
     assert_same(net.unpadded(g), slopes)
-    along = sum(((s * v).sum() for s, v in zip(slopes, flat(net.unpadded(p)), strict=True)), torch.zeros((), dtype=F64))
+    along = sum(
+        ((s * v).sum() for s, v in zip(slopes, flat(net.unpadded(p)), strict=True)),
+        torch.zeros((), dtype=F64),
+    )
     *by_theta, by_x = torch.autograd.grad(along, [*flat(theirs), x])
     torch.testing.assert_close(net.mixed(theta, p, at, ALL, curved), by_x)
     assert_same(net.unpadded(curved), by_theta)
@@ -120,9 +145,12 @@ def test_first_and_second_derivatives_are_those_of_autograd(
 
 @pytest.mark.parametrize("outputs", [1, 2, 4])
 @pytest.mark.parametrize("slope", [SLOPE, 0.0])
-def test_scores_and_what_goes_back_through_them_are_those_of_autograd(outputs: int, slope: float) -> None:
+def test_scores_and_what_goes_back_through_them_are_those_of_autograd(
+    outputs: int, slope: float
+) -> None:
     net, theta = network(6, 3, outputs=outputs, slope=slope)
-    b, up = problem(), torch.randn(M, N, outputs, generator=torch.Generator().manual_seed(2), dtype=F64)
+    b = problem()
+    up = torch.randn(M, N, outputs, generator=torch.Generator().manual_seed(2), dtype=F64)
     any_net, any_theta = as_module(net, theta)
     x = b.x.clone().requires_grad_()
     z = any_net.scores(any_theta, x)
@@ -160,34 +188,43 @@ def test_any_module_has_the_derivatives_of_the_network_by_hand(outputs: int) -> 
     _, p = network(6, 3, outputs=outputs, seed=5)
     b = problem(max(outputs, 2))
     any_net, any_theta = as_module(net, theta)
-    g, curved, any_g, any_curved = theta.empty(), theta.empty(), any_theta.empty(), any_theta.empty()
-    at, any_at = (
-        one.gradient(weights, b.x, b.y, b.w, out, "here")
-        for one, weights, out in ((net, theta, g), (any_net, any_theta, any_g))
-    )
+    g = theta.empty()
+    curved = theta.empty()
+    any_g = any_theta.empty()
+    any_curved = any_theta.empty()
+    at = net.gradient(theta, b.x, b.y, b.w, g, "here")
+    any_at = any_net.gradient(any_theta, b.x, b.y, b.w, any_g, "here")
     torch.testing.assert_close(any_g.flat, module_weights(net.unpadded(g)).flat)
     mine = net.mixed(theta, p, at, ALL, curved)
-    torch.testing.assert_close(any_net.mixed(any_theta, module_weights(net.unpadded(p)), any_at, ALL, any_curved), mine)
+    torch.testing.assert_close(
+        any_net.mixed(any_theta, module_weights(net.unpadded(p)), any_at, ALL, any_curved), mine
+    )
     torch.testing.assert_close(any_curved.flat, module_weights(net.unpadded(curved)).flat)
 
 
 def test_an_attack_on_any_module_is_the_attack_on_the_network_by_hand() -> None:
     net, theta = network(6, 3)
     any_net, any_theta = as_module(net, theta)
-    mine, theirs = (
-        Attack(one, weights, Shift(), mixed()).with_delta(weights, problem(), keys(), 0, 0.1)
-        for one, weights in ((net, theta), (any_net, any_theta))
+    mine = Attack(net, theta, Shift(), mixed()).with_delta(theta, problem(), keys(), 0, 0.1)
+    theirs = Attack(any_net, any_theta, Shift(), mixed()).with_delta(
+        any_theta, problem(), keys(), 0, 0.1
     )
     torch.testing.assert_close(mine[1], theirs[1], rtol=0, atol=1e-12)
-    torch.testing.assert_close(module_weights(net.unpadded(mine[0])).flat, theirs[0].flat, rtol=0, atol=1e-10)
+    torch.testing.assert_close(
+        module_weights(net.unpadded(mine[0])).flat, theirs[0].flat, rtol=0, atol=1e-10
+    )
 
 
 def test_modules_of_another_shape_work_too() -> None:
     """A network with Tanh: two steps of Adam, against finite differences."""
     made = nn.Sequential(nn.Linear(D, 4, dtype=F64), nn.Tanh(), nn.Linear(4, 1, dtype=F64))
-    net, b, shift = AnyModule(made), problem(), Shift(inner=2, eta=0.05)
+    net = AnyModule(made)
+    b = problem()
+    shift = Shift(inner=2, eta=0.05)
     theta = net.weights(M)
-    theta.flat.copy_(torch.randn(theta.flat.shape, generator=torch.Generator().manual_seed(0), dtype=F64))
+    theta.flat.copy_(
+        torch.randn(theta.flat.shape, generator=torch.Generator().manual_seed(0), dtype=F64)
+    )
     after = Tape(net, theta, shift, ALL)
 
     def end(x: Tensor) -> float:
@@ -223,22 +260,27 @@ def difference(end: Any, x: Tensor, at: tuple[int, ...], step: float = 1e-5) -> 
 
 
 class Straight(AnyModule):
-    """f = w x and half the squared error, the case that the paper's authors' rule is known for in closed form."""
+    """f = w x and half the squared error, the case that the paper's authors' rule is known for in
+    closed form."""
 
     def _loss(self, flat: Tensor, x: Tensor, y: Tensor, w: Tensor) -> Tensor:
         return 0.5 * ((self._scores(flat, x) - y).square() * w).sum()
 
 
 def test_hyper_gradient_of_a_straight_line_has_the_known_form() -> None:
-    """-(eta / n) [(v z_i) w + r_i v], where v is the gradient of the answers' loss at w' = w - eta mean(r z)."""
-    net, eta = Straight(nn.Linear(D, 1, bias=False, dtype=F64)), 0.3
+    """-(eta / n) [(v z_i) w + r_i v], where v is the gradient of the answers' loss at w' = w - eta
+    mean(r z)."""
+    net = Straight(nn.Linear(D, 1, bias=False, dtype=F64))
+    eta = 0.3
     theta = net.weights(M)
     theta.flat.copy_(torch.randn(M, D, generator=torch.Generator().manual_seed(0), dtype=F64))
     b = problem()
     b = replace(b, w=torch.full_like(b.w, 1 / N), w_cf=torch.full_like(b.w_cf, 1 / ANSWERS))
     found = slopes_by_rows(net, theta, b, Shift(optimizer="sgd", inner=1, eta=eta))
     for m in range(M):
-        w, z, c = theta.flat[m], b.x[m], b.x_cf[m]
+        w = theta.flat[m]
+        z = b.x[m]
+        c = b.x_cf[m]
         r = z @ w - b.y[m, :, 0]
         after = w - eta * (r[:, None] * z).mean(0)
         v = ((c @ after - b.t[m, :, 0])[:, None] * c).mean(0)
@@ -247,20 +289,29 @@ def test_hyper_gradient_of_a_straight_line_has_the_known_form() -> None:
 
 def test_hyper_gradient_of_a_logistic_model_has_a_closed_form() -> None:
     """One step of gradient descent; the rule of the chain by hand, model by model."""
-    (net, theta), b, eta = network(), problem(), 0.3
+    net, theta = network()
+    b = problem()
+    eta = 0.3
     found = slopes_by_rows(net, theta, b, Shift(optimizer="sgd", inner=1, eta=eta))
     for m in range(M):
-        w, c = theta.parts[0][0][m, :, 0], theta.parts[0][1][m, 0, 0]
+        w = theta.parts[0][0][m, :, 0]
+        c = theta.parts[0][1][m, 0, 0]
         x, y, share, x_cf, t, share_cf = (getattr(b, f.name)[m] for f in fields(b))
-        y, share, t, share_cf = y[:, 0], share[:, 0], t[:, 0], share_cf[:, 0]
+        y = y[:, 0]
+        share = share[:, 0]
+        t = t[:, 0]
+        share_cf = share_cf[:, 0]
         f = torch.sigmoid(x @ w + c)
         d = 2 * share * (f - y) * f * (1 - f)
         f_cf = torch.sigmoid(x_cf @ (w - eta * d @ x) + c - eta * d.sum())
         e = 2 * share_cf * (f_cf - t) * f_cf * (1 - f_cf)
-        v, v_c = e @ x_cf, e.sum()
+        v = e @ x_cf
+        v_c = e.sum()
         f1 = f * (1 - f)
         curve = 2 * share * (f1**2 + (f - y) * f1 * (1 - 2 * f))
-        torch.testing.assert_close(found[m], -eta * ((curve * (x @ v + v_c))[:, None] * w + d[:, None] * v))
+        torch.testing.assert_close(
+            found[m], -eta * ((curve * (x @ v + v_c))[:, None] * w + d[:, None] * v)
+        )
 
 
 @dataclass
@@ -285,9 +336,13 @@ class Point:
 def unrolled(at: Point, x: Tensor, b: Batch, shift: Shift) -> Point:
     """K steps of training that automatic differentiation can go back through."""
     for _ in range(shift.inner):
-        g = torch.autograd.grad(loss(at.parts, x, b.y, b.w).sum(), flat(at.parts), create_graph=True)
+        g = torch.autograd.grad(
+            loss(at.parts, x, b.y, b.w).sum(), flat(at.parts), create_graph=True
+        )
         if shift.optimizer == "sgd":
-            at = replace(at, parts=paired(p - shift.eta * s for p, s in zip(flat(at.parts), g, strict=True)))
+            at = replace(
+                at, parts=paired(p - shift.eta * s for p, s in zip(flat(at.parts), g, strict=True))
+            )
             continue
         k = at.count + 1
         m = [B1 * a + (1 - B1) * s for a, s in zip(at.m, g, strict=True)]
@@ -306,14 +361,18 @@ def hurt(at: Point, b: Batch) -> Tensor:
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 @pytest.mark.parametrize("inner", [1, 2, 3])
-@pytest.mark.parametrize(("hidden", "outputs"), [((), 1), ((4,), 1), ((6, 3), 1), ((6, 3), 2), ((17,), 4)])
+@pytest.mark.parametrize(
+    ("hidden", "outputs"), [((), 1), ((4,), 1), ((6, 3), 1), ((6, 3), 2), ((17,), 4)]
+)
 def test_hyper_gradient_is_that_of_autograd_and_of_finite_differences(
     optimizer: Any, inner: int, hidden: tuple[int, ...], outputs: int
 ) -> None:
     net, theta = network(*hidden, outputs=outputs)
-    b, shift = problem(max(outputs, 2)), Shift(optimizer=optimizer, inner=inner, eta=0.05)
+    b = problem(max(outputs, 2))
+    shift = Shift(optimizer=optimizer, inner=inner, eta=0.05)
     found = slopes_by_rows(net, theta, b, shift)
-    start, x = Point.start(net.unpadded(theta)), b.x.clone().requires_grad_()
+    start = Point.start(net.unpadded(theta))
+    x = b.x.clone().requires_grad_()
     (expected,) = torch.autograd.grad(hurt(unrolled(start, x, b, shift), b), x)
     torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-12)
     for at in SOME:
@@ -322,12 +381,18 @@ def test_hyper_gradient_is_that_of_autograd_and_of_finite_differences(
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_training_carries_on_and_its_gradient_goes_back_through_the_last_steps_only(optimizer: Any) -> None:
-    (net, theta), b, shift = network(6, 3), problem(), Shift(optimizer=optimizer, eta=0.05)
-    tape, at = Tape(net, theta, shift, ALL), Point.start(net.unpadded(theta))
+def test_training_carries_on_and_its_gradient_goes_back_through_the_last_steps_only(
+    optimizer: Any,
+) -> None:
+    net, theta = network(6, 3)
+    b = problem()
+    shift = Shift(optimizer=optimizer, eta=0.05)
+    tape = Tape(net, theta, shift, ALL)
+    at = Point.start(net.unpadded(theta))
     tape.start(theta, M)
     for turn in range(3):
-        at, x = at.stopped(), (b.x + 0.1 * turn).requires_grad_()
+        at = at.stopped()
+        x = (b.x + 0.1 * turn).requires_grad_()
         tape.train(x.detach(), b)
         at = unrolled(at, x, b, shift)
         (expected,) = torch.autograd.grad(hurt(at, b), x)
@@ -348,21 +413,30 @@ def torch_adam(parts: Parts, b: Batch, eta: float, steps: int) -> Parts:
 def test_training_takes_the_steps_of_adam(monkeypatch: pytest.MonkeyPatch) -> None:
     """But for the 1e-12 under the root, which counts where gradients are small."""
     monkeypatch.setattr("holdfast.methods.amortized.virtual_shift.ROOT", 0.0)
-    (net, theta), b = network(6, 3), problem()
+    net, theta = network(6, 3)
+    b = problem()
     tape = Tape(net, theta, Shift(inner=5, eta=0.03), ALL)
     tape.start(theta, M)
     tape.train(b.x, b)
-    assert_same(net.unpadded(tape.theta), flat(torch_adam(net.unpadded(theta), b, 0.03, 5)), rtol=0, atol=1e-10)
+    assert_same(
+        net.unpadded(tape.theta),
+        flat(torch_adam(net.unpadded(theta), b, 0.03, 5)),
+        rtol=0,
+        atol=1e-10,
+    )
 
 
 def test_parameters_without_gradient_give_no_nan() -> None:
-    """Nothing depends on the first hidden unit, and it gets no gradient; nor do the units that are not there."""
+    """Nothing depends on the first hidden unit, and it gets no gradient; nor do the units that are
+    not there."""
     net, theta = network(4, dtype=torch.float32)
     theta.parts[0][0][:, :, 0] = 0.0
     theta.parts[0][1][:, :, 0] = 0.0
     theta.parts[1][0][:, 0] = 0.0
     b = problem(dtype=torch.float32)
-    found, delta = Attack(net, theta, Shift(), numbers(torch.float32)).with_delta(theta, b, keys(), 0, 0.1)
+    found, delta = Attack(net, theta, Shift(), numbers(torch.float32)).with_delta(
+        theta, b, keys(), 0, 0.1
+    )
     assert all(bool(v.isfinite().all()) for v in (found.flat, delta))
     assert torch.equal(found.parts[0][0][:, :, 0], theta.parts[0][0][:, :, 0])
 
@@ -387,7 +461,8 @@ class Watched(Attack):
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 @pytest.mark.parametrize("categories", ["none", "clamp", "softmax"])
 def test_shifts_stay_in_their_ball_at_every_step(norm: Any, categories: Any, ascend: bool) -> None:
-    (net, theta), b = network(4), problem()
+    net, theta = network(4)
+    b = problem()
     attack = Watched(net, theta, Shift(norm=norm, categories=categories, ascend=ascend), mixed())
     _, last = attack.with_delta(theta, b, keys(), 0, 0.1)
     shifts = [delta for delta, _ in attack.seen]
@@ -404,7 +479,8 @@ def test_shifts_stay_in_their_ball_at_every_step(norm: Any, categories: Any, asc
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 def test_categories_do_not_shift_unless_asked_to(norm: Any) -> None:
-    (net, theta), b = network(4), problem()
+    net, theta = network(4)
+    b = problem()
     attack = Watched(net, theta, Shift(norm=norm), mixed())
     attack(theta, b, keys(), 0, 0.1)
     for delta, rows in attack.seen:
@@ -413,7 +489,8 @@ def test_categories_do_not_shift_unless_asked_to(norm: Any) -> None:
 
 
 def test_softmax_of_categories_and_its_derivative() -> None:
-    g, at = torch.Generator().manual_seed(0), mixed()
+    g = torch.Generator().manual_seed(0)
+    at = mixed()
     x = torch.randn(M, N, D, generator=g, dtype=F64).requires_grad_()
     soft = at.softmax(x)
     torch.testing.assert_close(soft[..., 2:], torch.softmax(x[..., 2:], -1))
@@ -424,7 +501,8 @@ def test_softmax_of_categories_and_its_derivative() -> None:
 
 
 def test_the_authors_softmax_changes_categories_even_where_nothing_shifts() -> None:
-    (net, theta), b = network(4), problem()
+    net, theta = network(4)
+    b = problem()
     attack = Watched(net, theta, Shift(categories="softmax"), mixed())
     attack(theta, b, keys(), 0, 0.0)
     for _, rows in attack.seen:
@@ -433,8 +511,11 @@ def test_the_authors_softmax_changes_categories_even_where_nothing_shifts() -> N
         torch.testing.assert_close(rows[..., 2:], expected, rtol=0, atol=1e-6)
 
 
-def test_shifts_reach_any_corner_and_the_authors_leave_categories_unclamped(monkeypatch: pytest.MonkeyPatch) -> None:
-    (net, theta), b = network(4), problem()
+def test_shifts_reach_any_corner_and_the_authors_leave_categories_unclamped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    net, theta = network(4)
+    b = problem()
     for categories, top in (("none", 0.1), ("clamp", 0.1), ("softmax", None)):
         attack = Watched(net, theta, Shift(categories=categories), mixed())  # pyright: ignore[reportArgumentType]
         up = torch.ones(M, N, len(attack.columns), dtype=F64)
@@ -452,7 +533,8 @@ def test_shifts_reach_any_corner_and_the_authors_leave_categories_unclamped(monk
 @pytest.mark.parametrize("categories", ["none", "clamp", "softmax"])
 def test_the_shift_moves_along_the_gradient(norm: Any, categories: Any) -> None:
     """One step of it, from the start that it drew, with the gradient of autograd."""
-    (net, theta), b = network(6, 3), problem()
+    net, theta = network(6, 3)
+    b = problem()
     shift = Shift(outer=1, norm=norm, categories=categories)
     attack = Watched(net, theta, shift, mixed())
     trained, found = attack.with_delta(theta, b, keys(), 0, 0.1)
@@ -483,7 +565,8 @@ def test_no_steps_give_the_model_itself(still: Shift) -> None:
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 def test_no_shift_is_plain_training(norm: Any) -> None:
-    (net, theta), b = network(4), problem()
+    net, theta = network(4)
+    b = problem()
     shift = Shift(outer=3, inner=2, norm=norm)
     trained, delta = Attack(net, theta, shift, numbers()).with_delta(theta, b, keys(), 0, 0.0)
     assert not delta.any()
@@ -495,30 +578,38 @@ def test_no_shift_is_plain_training(norm: Any) -> None:
 
 @pytest.mark.parametrize("categories", ["none", "softmax"])
 def test_models_of_a_stack_do_not_know_each_other(categories: Any) -> None:
-    (net, theta), b = network(4), problem()
+    net, theta = network(4)
+    b = problem()
     shift = Shift(categories=categories)
     together, delta = Attack(net, theta, shift, mixed()).with_delta(theta, b, keys(), 3, 0.1)
     for m in range(M):
         one = slice(m, m + 1)
         mine = Weights(theta.flat[one].clone(), theta.sizes)
         rows = Batch(*(getattr(b, f.name)[one] for f in fields(b)))
-        alone, moved = Attack(net, mine, shift, mixed()).with_delta(mine, rows, RowRandom(keys().keys[one]), 3, 0.1)
+        alone, moved = Attack(net, mine, shift, mixed()).with_delta(
+            mine, rows, RowRandom(keys().keys[one]), 3, 0.1
+        )
         torch.testing.assert_close(alone.flat, together.flat[one], rtol=0, atol=1e-10)
         torch.testing.assert_close(moved, delta[one], rtol=0, atol=1e-12)
 
 
 def test_an_attack_on_the_first_models_only_is_the_same() -> None:
-    (net, theta), b = network(4), problem()
+    net, theta = network(4)
+    b = problem()
     attack = Attack(net, theta, Shift(), mixed())
     whole = attack(theta, b, keys(), 0, 0.1).flat.clone()
     some = Batch(*(getattr(b, f.name)[:2] for f in fields(b)))
-    torch.testing.assert_close(attack(theta.first(2), some, keys(), 0, 0.1).flat, whole[:2], rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        attack(theta.first(2), some, keys(), 0, 0.1).flat, whole[:2], rtol=0, atol=1e-12
+    )
 
 
 def test_an_attack_changes_nothing_that_it_is_given_and_draws_nothing_from_the_caller() -> None:
-    (net, theta), b = network(4), problem()
+    net, theta = network(4)
+    b = problem()
     given = [theta.flat, *(getattr(b, f.name) for f in fields(b))]
-    before, state = [v.clone() for v in given], torch.get_rng_state()
+    before = [v.clone() for v in given]
+    state = torch.get_rng_state()
     for categories in ("none", "clamp", "softmax"):
         shift = Shift(categories=categories)  # pyright: ignore[reportArgumentType]
         Attack(net, theta, shift, mixed())(theta, b, keys(), 0, 0.1)
@@ -528,9 +619,12 @@ def test_an_attack_changes_nothing_that_it_is_given_and_draws_nothing_from_the_c
 
 @pytest.mark.parametrize("ascend", [True, False])
 def test_the_same_draw_gives_the_same_model_and_another_draw_another(ascend: bool) -> None:
-    (net, theta), b = network(4), problem()
+    net, theta = network(4)
+    b = problem()
     attack = Attack(net, theta, Shift(ascend=ascend), mixed())
-    first, again, other = (attack(theta, b, keys(), draw, 0.1).flat.clone() for draw in (0, 0, 1))
+    first = attack(theta, b, keys(), 0, 0.1).flat.clone()
+    again = attack(theta, b, keys(), 0, 0.1).flat.clone()
+    other = attack(theta, b, keys(), 1, 0.1).flat.clone()
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
 
@@ -545,19 +639,34 @@ def test_units_that_are_not_there_stay_zero_in_an_attack() -> None:
 def test_the_shift_hurts_more_than_a_random_one() -> None:
     """Over 60 small problems; all starts are the same, only where the data go differs."""
     count = 60
-    (net, theta), b = network(6, count=count), problem(count=count)
-    worst, drawn = (
-        loss(net.unpadded(Attack(net, theta, shift, numbers())(theta, b, keys(count), 0, 0.3)), b.x_cf, b.t, b.w_cf)
-        for shift in (Shift(eta=0.05), Shift(eta=0.05, ascend=False))
+    net, theta = network(6, count=count)
+    b = problem(count=count)
+    worst = loss(
+        net.unpadded(Attack(net, theta, Shift(eta=0.05), numbers())(theta, b, keys(count), 0, 0.3)),
+        b.x_cf,
+        b.t,
+        b.w_cf,
+    )
+    drawn = loss(
+        net.unpadded(
+            Attack(net, theta, Shift(eta=0.05, ascend=False), numbers())(
+                theta, b, keys(count), 0, 0.3
+            )
+        ),
+        b.x_cf,
+        b.t,
+        b.w_cf,
     )
     assert float((worst - drawn).mean()) > 0
     assert int((worst > drawn).sum()) > 45
 
 
 def test_the_last_shift_hurts_more_than_the_first() -> None:
-    """K steps of training from the same model, on the shift that the attack drew and on the one it ended with."""
+    """K steps of training from the same model, on the shift that the attack drew and on the one it
+    ended with."""
     count = 60
-    (net, theta), b = network(6, count=count), problem(count=count)
+    net, theta = network(6, count=count)
+    b = problem(count=count)
     shift = Shift(eta=0.05)
     attack = Watched(net, theta, shift, numbers())
     _, last = attack.with_delta(theta, b, keys(count), 0, 0.3)

@@ -16,21 +16,28 @@ from holdfast.methods.tree_search.moves import CellMoves, PersonalMoves
 from holdfast.models.scores import to_scores
 
 RNG = np.random.default_rng(0)
-TABLE = pd.DataFrame({
-    "a": RNG.normal(size=120), "b": RNG.integers(0, 9, 120), "k": RNG.choice(["x", "y", "z"], 120),
-    "c": np.where(RNG.random(120) < 0.2, np.nan, RNG.normal(size=120)),
-})  # fmt: skip
+TABLE = pd.DataFrame(
+    {
+        "a": RNG.normal(size=120),
+        "b": RNG.integers(0, 9, 120),
+        "k": RNG.choice(["x", "y", "z"], 120),
+        "c": np.where(RNG.random(120) < 0.2, np.nan, RNG.normal(size=120)),
+    }
+)
 KINDS = ["xgboost", "forest", "several classes"]
 
 
 def models_of(kind: str, count: int) -> list[hf.Model]:
     """Models that differ in their rows."""
     table = TABLE if kind != "forest" else TABLE.drop(columns="c")
-    schema, out = hf.Schema.infer(table), list[hf.Model]()
+    schema = hf.Schema.infer(table)
+    out = list[hf.Model]()
     for seed in range(count):
         rows = np.random.default_rng(seed).integers(len(table), size=len(table))
         score = table["a"] + (table["k"] == "x") + table["b"] / 4 - 1
-        y: Any = (score.iloc[rows] > 0).astype(int) + (score.iloc[rows] > 1.2) * (kind == "several classes")
+        y: Any = (score.iloc[rows] > 0).astype(int) + (score.iloc[rows] > 1.2) * (
+            kind == "several classes"
+        )
         trees: Any = xgboost.XGBClassifier(n_estimators=5, max_depth=3, n_jobs=1)
         forest = RandomForestClassifier(5, max_depth=3, random_state=seed)
         recipe = hf.Recipe(estimator=forest if kind == "forest" else trees, inputs="encoded")
@@ -42,7 +49,8 @@ def models_of(kind: str, count: int) -> list[hf.Model]:
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_every_model_is_asked_about_every_move(kind: str, dtype: torch.dtype) -> None:
     models = models_of(kind, 4)
-    schema, indexes = models[0].schema, [m.thresholds for m in models if m.thresholds is not None]
+    schema = models[0].schema
+    indexes = [m.thresholds for m in models if m.thresholds is not None]
     assert len(indexes) == 4
     x = schema.encode(TABLE[schema.names].head(9), torch.float64)
     moves = CellMoves.of(union_cells(models)[0], schema, torch.float64)
@@ -61,7 +69,8 @@ def test_every_model_is_asked_about_every_move(kind: str, dtype: torch.dtype) ->
     raw = leaves.raw(person, taken, state, move)  # (4, p, k)
     z = personal.after(personal.rows(person[state], taken[state]), person[state], move)
     for i, model in enumerate(models):
-        found, said = to_scores(raw[i].double(), indexes[i].outputs), model(z)
+        found = to_scores(raw[i].double(), indexes[i].outputs)
+        said = model(z)
         close = 1e-9 if dtype == torch.float64 else 1e-4
         probabilities = (torch.softmax(v, 1) for v in (found, said))
         torch.testing.assert_close(*probabilities, atol=close, rtol=0)
@@ -69,9 +78,12 @@ def test_every_model_is_asked_about_every_move(kind: str, dtype: torch.dtype) ->
 
 def test_sums_in_single_precision_do_not_depend_on_what_else_is_asked() -> None:
     models = models_of("xgboost", 12)
-    schema, indexes = models[0].schema, [m.thresholds for m in models if m.thresholds is not None]
+    schema = models[0].schema
+    indexes = [m.thresholds for m in models if m.thresholds is not None]
     x = schema.encode(TABLE.head(11), torch.float64)
-    personal = PersonalMoves.of(CellMoves.of(union_cells(models)[0], schema, torch.float64), schema.feasible(x))
+    personal = PersonalMoves.of(
+        CellMoves.of(union_cells(models)[0], schema, torch.float64), schema.feasible(x)
+    )
     leaves = PersonalLeaves(LeafStack(indexes, torch.float32), personal)
     people = torch.arange(11)
     tried = personal.price.isfinite()
@@ -79,5 +91,7 @@ def test_sums_in_single_precision_do_not_depend_on_what_else_is_asked() -> None:
     all_at_once = leaves.raw(people, personal.own, state, move)
     for i in (0, 7):
         some = (state == i).nonzero().squeeze(1)
-        alone = leaves.raw(people[i : i + 1], personal.own[i : i + 1], torch.zeros_like(some), move[some])
+        alone = leaves.raw(
+            people[i : i + 1], personal.own[i : i + 1], torch.zeros_like(some), move[some]
+        )
         assert torch.equal(alone, all_at_once[:, some])

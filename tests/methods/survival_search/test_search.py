@@ -24,7 +24,9 @@ from holdfast.methods.survival_search.problem import SurvivalProblem
 from holdfast.problem import TimeBudget
 from holdfast.retraining.bank import ModelGroup
 
-GRID = pd.DataFrame(list(itertools.product(range(6), range(5), range(4), ["a", "b", "c"])), columns=list("uvwk"))
+GRID = pd.DataFrame(
+    list(itertools.product(range(6), range(5), range(4), ["a", "b", "c"])), columns=list("uvwk")
+)
 
 
 def learnt(seed: int) -> np.ndarray:
@@ -69,7 +71,8 @@ def test_no_reachable_row_that_holds_is_cheaper(kind: str, norm: int, c: float) 
     method = hf.SurvivalSearch(bank, c=c, norm=norm, beam=400, depth=4)
     plans = method.explain(model, people, 1)
     holds = bound(model, bank, c, GRID) > 1e-4
-    x, z = model.schema.encode(people, torch.float64), model.schema.encode(GRID, torch.float64)
+    x = model.schema.encode(people, torch.float64)
+    z = model.schema.encode(GRID, torch.float64)
     far = (x[:, None] - z).abs().sum(2).numpy()  # (people, rows)
     changed = np.stack([(person != GRID).sum(axis=1).to_numpy() for _, person in people.iterrows()])
     price = changed * 1000 + far if norm == 0 else far
@@ -87,8 +90,9 @@ def six_columns() -> tuple[pd.DataFrame, hf.Model, hf.ModelBank]:
     made = [
         hf.Recipe(estimator=RandomForestClassifier(20, max_depth=6), inputs="encoded").fit(
             table, (table.sum(axis=1) > 0).astype(int), hf.Schema.infer(table), seed=i
-        ) for i in range(4)
-    ]  # fmt: skip
+        )
+        for i in range(4)
+    ]
     return table, made[0], hf.ModelBank.of(made[1:])
 
 
@@ -115,14 +119,20 @@ def test_people_become_like_sure_rows_where_growing_stops_short() -> None:
     made = [
         hf.Recipe(estimator=RandomForestClassifier(20), inputs="encoded").fit(
             table, outcome, hf.Schema.infer(table, fixed=["h"]), seed=i
-        ) for i in range(4)
-    ]  # fmt: skip
-    model, bank = made[0], hf.ModelBank.of(made[1:])
+        )
+        for i in range(4)
+    ]
+    model = made[0]
+    bank = hf.ModelBank.of(made[1:])
     far = table[((table < -1).sum(axis=1) >= 3) & (table["h"] > 0)].head(8)
     target = hf.Target(1, probability=0.8)
     method = hf.SurvivalSearch(bank, c=2.0, depth=1, beam=2)
     grown = method.explain(model, far, target)
-    fitted = hf.SurvivalSearch(bank, c=2.0, depth=1, beam=2).fit(model, table).explain(model, far, target)
+    fitted = (
+        hf.SurvivalSearch(bank, c=2.0, depth=1, beam=2)
+        .fit(model, table)
+        .explain(model, far, target)
+    )
     assert fitted.found[grown.found].all()
     by_donors = fitted.found & ~grown.found
     assert by_donors.any()
@@ -139,9 +149,15 @@ def test_donors_by_the_definition() -> None:
     x = model.schema.encode(table.head(3), model.dtype)
     goal = hf.Target(1).bind(model, model(x))
     problem = SurvivalProblem(
-        model, x, goal, model.schema.feasible(x), RowRandom.of(0, x), TimeBudget(None, Progress(False, "")),
-        guide_of(bank), torch.zeros(len(x), dtype=torch.float64),
-    )  # fmt: skip
+        model,
+        x,
+        goal,
+        model.schema.feasible(x),
+        RowRandom.of(0, x),
+        TimeBudget(None, Progress(False, "")),
+        guide_of(bank),
+        torch.zeros(len(x), dtype=torch.float64),
+    )
     [(people, donors)] = donors_of(problem, data)
     assert people.tolist() == [0, 1, 2]
     wanted = table[(model.predict(table) == 1).to_numpy()]
@@ -149,7 +165,10 @@ def test_donors_by_the_definition() -> None:
     likely = np.argsort(-accepted(model, wanted), kind="stable")[:LIKELY]
     ahead = lead.mean(0)[likely] / np.maximum(lead.std(0, ddof=1)[likely], 1e-6)
     assert len(donors) == DONORS
-    place = {tuple(row): i for i, row in enumerate(model.schema.encode(wanted.iloc[likely], model.dtype).tolist())}
+    place = {
+        tuple(row): i
+        for i, row in enumerate(model.schema.encode(wanted.iloc[likely], model.dtype).tolist())
+    }
     found = ahead[[place[tuple(row)] for row in donors.tolist()]]
     np.testing.assert_allclose(found, np.sort(ahead)[::-1][:DONORS], rtol=1e-4)
 
@@ -159,11 +178,13 @@ def test_one_column_in_closed_form() -> None:
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"income": np.linspace(-3.0, 3.0, 50)})
     schema = hf.Schema.infer(table, bounds={"income": (-50.0, 50.0)}, scaling="none")
-    slopes, offsets = rng.uniform(0.5, 1.5, 6), rng.uniform(-1, 1, 6)
+    slopes = rng.uniform(0.5, 1.5, 6)
+    offsets = rng.uniform(-1, 1, 6)
 
     def line(a: float, b: float) -> hf.Model:
         net = nn.Linear(1, 1)
-        net.weight.data[:], net.bias.data[:] = a, b
+        net.weight.data[:] = a
+        net.bias.data[:] = b
         return hf.Model.of(net.double(), schema, classes=["no", "yes"])
 
     model = line(1.0, 0.2)
@@ -200,11 +221,18 @@ def test_the_gradient_is_that_of_the_bound() -> None:
     def exactly(one: hf.Model) -> hf.Model:
         return hf.Model.of(copy.deepcopy(one.module).double(), model.schema, classes=model.classes)
 
-    exact, twice = exactly(model), hf.ModelBank.of([exactly(parts.guide.model(i)) for i in range(5)])
+    exact = exactly(model)
+    twice = hf.ModelBank.of([exactly(parts.guide.model(i)) for i in range(5)])
     problem = SurvivalProblem(
-        exact, x, goal, model.schema.feasible(x), None, TimeBudget(None, Progress(False, "")), guide_of(twice),
+        exact,
+        x,
+        goal,
+        model.schema.feasible(x),
+        None,
+        TimeBudget(None, Progress(False, "")),
+        guide_of(twice),
         torch.full((len(x),), 1.5, dtype=torch.float64),
-    )  # fmt: skip
+    )
     with exact.eval_mode():
         value, gradient = problem.gap_and_gradient(x)
         torch.testing.assert_close(value, problem.gap(x))
@@ -225,7 +253,12 @@ def test_plans_hold_where_smallest_answers_do_not() -> None:
 
 def test_more_certainty_costs_more() -> None:
     model, parts, refused = networks()
-    cost = hf.SurvivalSearch(parts.guide, c=(3.0, 0.0, 1.5)).explain(model, refused, "yes").cost("l1").to_numpy()
+    cost = (
+        hf.SurvivalSearch(parts.guide, c=(3.0, 0.0, 1.5))
+        .explain(model, refused, "yes")
+        .cost("l1")
+        .to_numpy()
+    )
     by_level = cost.reshape(-1, 3)[:, [1, 2, 0]]
     assert (np.diff(by_level, axis=1) >= -1e-6).all()
     assert (by_level[:, 2] > by_level[:, 0]).all()
@@ -233,13 +266,16 @@ def test_more_certainty_costs_more() -> None:
 
 @pytest.mark.parametrize("p", [None, 0.8])
 def test_margins_are_counted_from_what_was_asked(p: float | None) -> None:
-    """Guides of trees give log-odds of the asked class minus those asked for; the bound squashes them."""
+    """Guides of trees give log-odds of the asked class minus those asked for; the bound squashes
+    them."""
     wanted = np.log((p or 0.5) / (1 - (p or 0.5)))
     for kind in ("xgboost", "forest"):
         model, bank = small_world(kind)
         x = model.schema.encode(GRID, torch.float64)
         goal = hf.Target(1, probability=p).bind(model, model(x))
-        prob = np.stack([bank.model(i).wrapped.predict_proba(x.numpy())[:, 1].astype(float) for i in range(3)])
+        prob = np.stack(
+            [bank.model(i).wrapped.predict_proba(x.numpy())[:, 1].astype(float) for i in range(3)]
+        )
         odds = np.log(prob.clip(1e-300) / (1 - prob).clip(1e-16))
         guide = guide_of(bank)
         margins = guide.margins(x, goal)
@@ -263,7 +299,8 @@ def test_fragile_answers_say_how_many_models_accept_them() -> None:
     assert (model.predict(plans.to_frame()) == "yes").all()
     share = (bank.predict(plans.to_frame()) == "yes").mean(0)
     assert plans.status["reason"].tolist() == [
-        f"only {100 * s:.0f}% of the retrained models that guided the search accept it" for s in share
+        f"only {100 * s:.0f}% of the retrained models that guided the search accept it"
+        for s in share
     ]
     assert plans.sentences().str.contains("but only").all()
 
@@ -281,17 +318,27 @@ def test_a_person_without_any_answer_is_impossible() -> None:
 
 def test_ranges_of_regression_models() -> None:
     data = hf.datasets.overlapping(n=300)
-    rent = data.X.iloc[:, 0] * 2 + data.X.iloc[:, 1] + np.random.default_rng(0).normal(size=len(data.X)) / 4
+    rent = (
+        data.X.iloc[:, 0] * 2
+        + data.X.iloc[:, 1]
+        + np.random.default_rng(0).normal(size=len(data.X)) / 4
+    )
     recipe = hf.Recipe(estimator=RandomForestRegressor(20, max_depth=5, random_state=0, n_jobs=1))
     model = recipe.fit(data.X, rent, data.schema)
     bank = hf.ModelBank.retrain(recipe, data.X, rent, data.schema, families={"retrain": 30})
     parts = bank.split(guide=10, audit=20)
-    low, high = float(rent.quantile(0.7)), float(rent.quantile(0.95))
+    low = float(rent.quantile(0.7))
+    high = float(rent.quantile(0.95))
     people = data.X[(model.predict(data.X) < low - 1).to_numpy()].head(8)
     target = hf.Target.between(low, high)
-    plain, plans = (m.explain(model, people, target) for m in (hf.TreeSearch(norm=1), hf.SurvivalSearch(parts.guide)))
+    plain = hf.TreeSearch(norm=1).explain(model, people, target)
+    plans = hf.SurvivalSearch(parts.guide).explain(model, people, target)
     assert plans.found.all()
-    assert hf.audit(plans, parts.audit).survival().mean() > 0.95 > hf.audit(plain, parts.audit).survival().mean()
+    assert (
+        hf.audit(plans, parts.audit).survival().mean()
+        > 0.95
+        > hf.audit(plain, parts.audit).survival().mean()
+    )
 
 
 def test_models_that_only_answer_when_asked() -> None:

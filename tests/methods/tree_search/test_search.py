@@ -12,7 +12,11 @@ import xgboost
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn.compose import make_column_transformer
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.tree import DecisionTreeClassifier
@@ -50,7 +54,8 @@ def test_a_number_stops_just_beyond_the_threshold() -> None:
     cfs = hf.TreeSearch().explain(model, frame.iloc[:1], "yes")
     ((column, cuts),) = model.scorer.cuts
     assert (column, len(cuts)) == (0, 1)
-    cut = float(cuts[0])  # the last number that single precision, in which the tree compares, rounds to 4.5
+    # the last number that single precision, in which the tree compares, rounds to 4.5
+    cut = float(cuts[0])
     assert 4.5 <= cut < 4.5 + 1e-6
     assert cut < cfs.after["a"].iloc[0] < cut + 1e-12
     assert cfs.after["b"].iloc[0] == 0
@@ -67,7 +72,13 @@ def test_a_limit_between_the_threshold_and_the_first_value_beyond_it_can_be_reac
     assert cfs.found.all()
     assert cfs.after["a"].iloc[0] == least
     none = tree(frame, frame["a"] > 4.5, bounds={"a": (0, cut)})
-    assert hf.TreeSearch().explain(none, frame.iloc[:1], "yes").status["reason"].iloc[0].startswith("proved")
+    assert (
+        hf.TreeSearch()
+        .explain(none, frame.iloc[:1], "yes")
+        .status["reason"]
+        .iloc[0]
+        .startswith("proved")
+    )
 
 
 def test_fewest_and_smallest_differ() -> None:
@@ -90,7 +101,9 @@ def test_steps_are_kept() -> None:
 def test_a_limit_on_changes_is_part_of_the_proof() -> None:
     frame = grid(a=[4, 5], b=[4, 5])
     both = (frame["a"] > 4) & (frame["b"] > 4)
-    assert hf.TreeSearch().explain(tree(frame, both), frame.iloc[:1], "yes").after.iloc[0].tolist() == [5, 5]
+    assert hf.TreeSearch().explain(tree(frame, both), frame.iloc[:1], "yes").after.iloc[
+        0
+    ].tolist() == [5, 5]
     one = hf.TreeSearch().explain(tree(frame, both, max_changes=1), frame.iloc[:1], "yes")
     assert one.status["reason"].iloc[0].startswith("proved: nothing within reach")
 
@@ -117,7 +130,11 @@ def test_data_answers_what_a_short_search_does_not() -> None:
     lost = short.explain(model, frame.iloc[:1], "yes")
     assert "not ruled out within the budget" in lost.status["reason"].iloc[0]
     assert short.fit(model, frame).explain(model, frame.iloc[:1], "yes").found.all()
-    assert hf.TreeSearch(depth=1).explain(model, frame.iloc[:1], "yes").after.iloc[0].tolist() == [5, 5, 5]
+    assert hf.TreeSearch(depth=1).explain(model, frame.iloc[:1], "yes").after.iloc[0].tolist() == [
+        5,
+        5,
+        5,
+    ]
 
 
 # ---- against every reachable row
@@ -129,16 +146,25 @@ EVERY = pd.DataFrame(
 )  # all there is: 120 rows
 
 
-GAPPY = EVERY.iloc[:0].astype({"n": "float64", "m": "float64"})  # the same, and each number may be missing: 180 rows
+# the same, and each number may be missing: 180 rows
+GAPPY = EVERY.iloc[:0].astype({"n": "float64", "m": "float64"})
 GAPPY = pd.concat(
-    [GAPPY, pd.DataFrame(product([np.nan, *range(5)], [*range(4), np.nan], [False, True], "abc"), columns=list(SIZES))],
+    [
+        GAPPY,
+        pd.DataFrame(
+            product([np.nan, *range(5)], [*range(4), np.nan], [False, True], "abc"),
+            columns=list(SIZES),
+        ),
+    ],
     ignore_index=True,
 )
 
 
 def outcome(seed: int, every: pd.DataFrame = EVERY) -> Any:
     noise = np.random.default_rng(seed).normal(0, 0.8, len(every))
-    n, m = every["n"].fillna(1.3), every["m"].fillna(0.4)  # who does not say is treated like a low number, by and large
+    # who does not say is treated like a low number, by and large
+    n = every["n"].fillna(1.3)
+    m = every["m"].fillna(0.4)
     return n / 2 + m / 3 + every["owner"] + (every["job"] == "b") + noise
 
 
@@ -147,12 +173,21 @@ def estimator(kind: str, seed: int, y: Any, every: pd.DataFrame = EVERY) -> Any:
         "forest": RandomForestClassifier(5, max_depth=4, random_state=seed),
         "xgboost": xgboost.XGBClassifier(n_estimators=8, max_depth=3, learning_rate=0.5, n_jobs=1),
         "hist": HistGradientBoostingClassifier(max_iter=6, min_samples_leaf=3, random_state=seed),
-        "lightgbm": lightgbm.LGBMClassifier(n_estimators=6, min_child_samples=3, num_leaves=7, verbose=-1, n_jobs=1),
+        "lightgbm": lightgbm.LGBMClassifier(
+            n_estimators=6, min_child_samples=3, num_leaves=7, verbose=-1, n_jobs=1
+        ),
         "zeros": lightgbm.LGBMClassifier(
-            n_estimators=6, min_child_samples=3, num_leaves=7, zero_as_missing=True, verbose=-1, n_jobs=1
+            n_estimators=6,
+            min_child_samples=3,
+            num_leaves=7,
+            zero_as_missing=True,
+            verbose=-1,
+            n_jobs=1,
         ),
     }[kind]
-    prepare = make_column_transformer((OneHotEncoder(sparse_output=False), ["job"]), remainder="passthrough")
+    prepare = make_column_transformer(
+        (OneHotEncoder(sparse_output=False), ["job"]), remainder="passthrough"
+    )
     return make_pipeline(prepare, last).fit(every, y)
 
 
@@ -179,7 +214,8 @@ def check(
     for i in range(len(people)):
         person = people.iloc[i : i + 1]
         rows = reachable(schema, person, every)
-        x, z = schema.encode(person, torch.float64), schema.encode(rows, torch.float64)
+        x = schema.encode(person, torch.float64)
+        z = schema.encode(rows, torch.float64)
         goal = target.bind(model, model.score_frame(person, x))
         ok = goal[torch.zeros(len(z), dtype=torch.int64)].met(model.score_frame(rows, z))
         reason = cfs.status["reason"].iloc[i]
@@ -219,20 +255,25 @@ def test_every_small_forest_is_solved_exactly(kind: str, norm: int) -> None:
 @pytest.mark.parametrize("norm", [0, 1])
 @pytest.mark.parametrize("kind", ["forest", "xgboost", "hist", "lightgbm", "zeros"])
 def test_missing_numbers_are_kept_or_filled_in_exactly(kind: str, norm: int) -> None:
-    filled = kept = 0
-    for seed, change in enumerate(({"fixed": ["owner"]}, {"fixed": ["n"], "down": ["m"]}, {"fixed": ["owner", "job"]})):
+    filled = 0
+    kept = 0
+    for seed, change in enumerate(
+        ({"fixed": ["owner"]}, {"fixed": ["n"], "down": ["m"]}, {"fixed": ["owner", "job"]})
+    ):
         schema = hf.Schema.infer(GAPPY, weights={"job": 0.3}, integers=["n", "m"], **change)
         y = (outcome(seed, GAPPY) > 2.6).astype(int)
         model = hf.Model.of(estimator(kind, seed, y, GAPPY), schema, classes=["no", "yes"])
         assert isinstance(model, CompiledModel)
         assert not model.rejects_missing
         people = GAPPY[(model.predict(GAPPY) == "no").to_numpy()].iloc[::5]
-        target, search = hf.Target("yes"), hf.TreeSearch(norm=norm, beam=ALL)
+        target = hf.Target("yes")
+        search = hf.TreeSearch(norm=norm, beam=ALL)
         check(model, people, target, search, exact=True, every=GAPPY)
         cfs = search.explain(model, people, target)
         gone = cfs.before[["n", "m"]].isna().to_numpy()[cfs.found]
         still = cfs.after[["n", "m"]].isna().to_numpy()[cfs.found]
-        filled, kept = filled + int((gone & ~still).sum()), kept + int((gone & still).sum())
+        filled = filled + int((gone & ~still).sum())
+        kept = kept + int((gone & still).sum())
     assert filled
     assert kept
 
@@ -245,16 +286,27 @@ def test_missing_numbers_of_models_over_encoded_rows() -> None:
     model = hf.Model.of(grown, schema, classes=["no", "yes"], inputs="encoded")
     assert isinstance(model, CompiledModel)
     people = GAPPY[(model.predict(GAPPY) == "no").to_numpy()].iloc[::9]
-    check(model, people, hf.Target("yes", probability=0.7), hf.TreeSearch(beam=ALL), exact=True, every=GAPPY)
+    check(
+        model,
+        people,
+        hf.Target("yes", probability=0.7),
+        hf.TreeSearch(beam=ALL),
+        exact=True,
+        every=GAPPY,
+    )
 
 
 def test_a_number_that_is_a_threshold_is_on_its_side() -> None:
-    """Encoding a number and decoding it again may change its last digit; gradient boosting splits at data values."""
-    rng, hits = np.random.default_rng(0), 0
+    """Encoding a number and decoding it again may change its last digit; gradient boosting splits
+    at data values."""
+    rng = np.random.default_rng(0)
+    hits = 0
     for _ in range(12):
         frame = pd.DataFrame({"g": rng.gamma(1, 1e-3, 300), "h": rng.integers(0, 4, 300)})
         yes = (frame["g"] <= np.sort(frame["g"])[150]) & (frame["h"] > 1)
-        grown = HistGradientBoostingClassifier(max_iter=1, max_leaf_nodes=3, learning_rate=1.0, min_samples_leaf=1)
+        grown = HistGradientBoostingClassifier(
+            max_iter=1, max_leaf_nodes=3, learning_rate=1.0, min_samples_leaf=1
+        )
         grown.fit(frame, yes)
         cuts = [
             n["num_threshold"]
@@ -267,8 +319,11 @@ def test_a_number_that_is_a_threshold_is_on_its_side() -> None:
         assert isinstance(model, CompiledModel)
         x = model.schema.encode(frame, torch.float64)
         with model.eval_mode():
-            assert torch.allclose(torch.softmax(model(x), 1), torch.softmax(model.score_frame(frame, x), 1))
-        cfs, hits = hf.TreeSearch().explain(model, people, True), hits + len(people)
+            assert torch.allclose(
+                torch.softmax(model(x), 1), torch.softmax(model.score_frame(frame, x), 1)
+            )
+        cfs = hf.TreeSearch().explain(model, people, True)
+        hits = hits + len(people)
         can = np.stack([grown.predict(people.assign(h=h)) for h in range(4)]).any(0)
         assert (cfs.found == can).all()
     assert hits > 5
@@ -276,14 +331,19 @@ def test_a_number_that_is_a_threshold_is_on_its_side() -> None:
 
 @pytest.mark.parametrize("kind", ["forest", "boosting"])
 def test_ranges_of_estimates(kind: str) -> None:
-    grown = RandomForestRegressor(5, max_depth=4, random_state=0) if kind == "forest" else xgboost.XGBRegressor(
-        n_estimators=8, max_depth=3, n_jobs=1
-    )  # fmt: skip
-    prepare = make_column_transformer((OneHotEncoder(sparse_output=False), ["job"]), remainder="passthrough")
+    grown = (
+        RandomForestRegressor(5, max_depth=4, random_state=0)
+        if kind == "forest"
+        else xgboost.XGBRegressor(n_estimators=8, max_depth=3, n_jobs=1)
+    )
+    prepare = make_column_transformer(
+        (OneHotEncoder(sparse_output=False), ["job"]), remainder="passthrough"
+    )
     schema = hf.Schema.infer(EVERY, up=["m"], fixed=["owner"])
     model = hf.Model.of(make_pipeline(prepare, grown).fit(EVERY, outcome(4)), schema)
     assert isinstance(model, CompiledModel)
-    said, proofs = model.predict(EVERY), 0
+    said = model.predict(EVERY)
+    proofs = 0
     for low, high in ((3.0, 3.2), (4.0, None), (None, 1.0)):
         wish = hf.Target.between(low, high)
         outside = (said < (-9 if low is None else low)) | (said > (9 if high is None else high))
@@ -322,7 +382,16 @@ change = st.sampled_from(["free", "fixed", "up", "down"])
 
 @settings(max_examples=30, deadline=None)
 @example(  # n has to change anyway, and may then change by more for less of m
-    n="free", m="free", owner="free", job="free", low=2, allowed=("a", "b", "c"), most=0, row=30, norm=0, name="gappy"
+    n="free",
+    m="free",
+    owner="free",
+    job="free",
+    low=2,
+    allowed=("a", "b", "c"),
+    most=0,
+    row=30,
+    norm=0,
+    name="gappy",
 )
 @given(
     n=change,
@@ -337,7 +406,16 @@ change = st.sampled_from(["free", "fixed", "up", "down"])
     name=st.sampled_from(list(TABLES)),
 )
 def test_any_schema(
-    n: str, m: str, owner: str, job: str, low: int, allowed: tuple[str, ...], most: int, row: int, norm: int, name: str
+    n: str,
+    m: str,
+    owner: str,
+    job: str,
+    low: int,
+    allowed: tuple[str, ...],
+    most: int,
+    row: int,
+    norm: int,
+    name: str,
 ) -> None:
     every, fitted = TABLES[name]
     schema = hf.Schema.infer(every, max_changes=most, integers=["n", "m"]).change(
@@ -349,23 +427,32 @@ def test_any_schema(
     model = hf.Model.of(fitted, schema, classes=["no", "yes"])
     people = every.iloc[row : row + 1]
     cfs = hf.TreeSearch().explain(model, people, "yes")
-    if "already" in cfs.status["reason"].iloc[0] or "nothing can be reached" in cfs.status["reason"].iloc[0]:
+    if (
+        "already" in cfs.status["reason"].iloc[0]
+        or "nothing can be reached" in cfs.status["reason"].iloc[0]
+    ):
         return
-    check(model, people, hf.Target("yes"), hf.TreeSearch(norm=norm, beam=ALL), exact=True, every=every)
+    check(
+        model, people, hf.Target("yes"), hf.TreeSearch(norm=norm, beam=ALL), exact=True, every=every
+    )
 
 
 # ---- the parts
 
 
 def parts(kind: str) -> tuple[hf.SearchProblem, PersonalMoves, LeafChanges, LeafTable]:
-    model = hf.Model.of(estimator(kind, 0, (outcome(0) > 2.6).astype(int)), hf.Schema.infer(EVERY, fixed=["m"]))
+    model = hf.Model.of(
+        estimator(kind, 0, (outcome(0) > 2.6).astype(int)), hf.Schema.infer(EVERY, fixed=["m"])
+    )
     assert isinstance(model, CompiledModel)
     assert model.thresholds is not None
-    cells, leaves = model.thresholds.cells, model.thresholds.leaves
+    cells = model.thresholds.cells
+    leaves = model.thresholds.leaves
     assert leaves is not None
     moves = CellMoves.of(cells, model.schema, torch.float64)
     problem = problem_of(model, model.schema.encode(EVERY.iloc[::7], torch.float64))
-    personal, table = PersonalMoves.of(moves, problem.feasible), LeafTable(leaves, moves, model.scorer.outputs)
+    personal = PersonalMoves.of(moves, problem.feasible)
+    table = LeafTable(leaves, moves, model.scorer.outputs)
     return problem, personal, LeafChanges(problem, personal, table), table
 
 
@@ -373,7 +460,9 @@ def some_candidates(personal: PersonalMoves) -> tuple[torch.Tensor, torch.Tensor
     generator = torch.Generator().manual_seed(0)
     spans = personal.moves.spans
     person = torch.arange(len(personal))
-    taken = torch.stack([torch.randint(a, b, (len(personal),), generator=generator) for a, b in spans], 1)
+    taken = torch.stack(
+        [torch.randint(a, b, (len(personal),), generator=generator) for a, b in spans], 1
+    )
     return person, taken
 
 
@@ -396,7 +485,9 @@ def test_no_row_of_a_box_exceeds_its_bound(kind: str) -> None:
     mask = torch.rand(len(taken), len(personal.moves), generator=generator) < 0.5
     mask.scatter_(1, taken, True)
     ub, _, _ = bound(mask, changes.outside_fixed, personal.moves.spans)
-    point, _, _ = bound(torch.zeros_like(mask).scatter_(1, taken, True), changes.outside_fixed, personal.moves.spans)
+    point, _, _ = bound(
+        torch.zeros_like(mask).scatter_(1, taken, True), changes.outside_fixed, personal.moves.spans
+    )
     assert (point <= ub + 1e-9).all()
     assert (point < ub - 1e-3).any()
     gap = problem.goal.gap(problem.model(personal.rows(person, taken)))

@@ -1,4 +1,5 @@
-"""Ties: what the model's own `predict` accepts with nothing to spare is an answer, and what it refuses is none."""
+"""Ties: what the model's own `predict` accepts with nothing to spare is an answer, and what it
+refuses is none."""
 
 from typing import Any
 
@@ -32,19 +33,24 @@ def wrapped(estimator: Any, X: pd.DataFrame) -> CompiledModel:
 
 def least_costs(model: CompiledModel, X: pd.DataFrame, accepted: Any) -> Any:
     """(n,) the least l1 of all cells in the middle of which `accepted` says so of a table."""
-    encoding, trees = model.schema.encoding(torch.float64), model.thresholds
+    encoding = model.schema.encoding(torch.float64)
+    trees = model.thresholds
     assert trees is not None
     ends = list[Any]()
     for j, cells in enumerate(trees.cells):
-        low, high, cuts = float(encoding.seen_low[j]), float(encoding.seen_high[j]), np.asarray(cells.cuts)
+        low = float(encoding.seen_low[j])
+        high = float(encoding.seen_high[j])
+        cuts = np.asarray(cells.cuts)
         ends.append(np.concatenate([[low], cuts[(cuts > low) & (cuts < high)], [high]]))
     middles = np.meshgrid(*((e[:-1] + e[1:]) / 2 for e in ends), indexing="ij")
-    ok = accepted(model.schema.decode(torch.tensor(np.stack([m.ravel() for m in middles], 1)))).reshape(
-        middles[0].shape
-    )
+    ok = accepted(
+        model.schema.decode(torch.tensor(np.stack([m.ravel() for m in middles], 1)))
+    ).reshape(middles[0].shape)
     out = list[float]()
     for row in model.schema.encode(X, torch.float64).numpy():
-        a, b = (np.maximum(np.maximum(e[:-1] - v, v - e[1:]), 0) for e, v in zip(ends, row, strict=True))
+        a, b = (
+            np.maximum(np.maximum(e[:-1] - v, v - e[1:]), 0) for e, v in zip(ends, row, strict=True)
+        )
         out.append((a[:, None] + b)[ok].min(initial=np.inf))
     return np.array(out)
 
@@ -56,43 +62,61 @@ def level(model: CompiledModel, cfs: hf.Counterfactuals) -> Any:
 
 
 @pytest.mark.parametrize(("classes", "kind"), [(2, "forest"), (3, "forest"), (2, "threshold")])
-def test_the_smallest_answers_of_a_forest_of_full_trees_are_those_of_its_own_predict(classes: int, kind: str) -> None:
+def test_the_smallest_answers_of_a_forest_of_full_trees_are_those_of_its_own_predict(
+    classes: int, kind: str
+) -> None:
     X, y = table(classes, rows=60 if classes == 2 else 36)
     estimator: Any = RandomForestClassifier(10, random_state=0).fit(X, y)
     if kind == "threshold":  # says class 1 from one half on, where the forest itself says class 0
-        estimator = FixedThresholdClassifier(estimator, threshold=0.5, response_method="predict_proba").fit(X, y)
-    model, decided = wrapped(estimator, X), estimator.predict(X)
+        estimator = FixedThresholdClassifier(
+            estimator, threshold=0.5, response_method="predict_proba"
+        ).fit(X, y)
+    model = wrapped(estimator, X)
+    decided = estimator.predict(X)
     tied = list[bool]()
     for label in range(classes):
         refused = X[decided != label]
         cfs = hf.TreeSearch(norm=1, beam=ALL).explain(model, refused, label)
         assert cfs.found.all()
         assert (estimator.predict(cfs.after) == label).all()
-        best = least_costs(model, refused, lambda frame, label=label: estimator.predict(frame) == label)
+        best = least_costs(
+            model, refused, lambda frame, label=label: estimator.predict(frame) == label
+        )
         assert np.allclose(cfs.cost("l1"), best, atol=1e-6)
         tied.append(bool(level(model, cfs).any()))
-    wins = [True, *[classes > 2] * (classes - 2), False]  # the first class wins all ties, the last one none
+    # the first class wins all ties, the last one none
+    wins = [True, *[classes > 2] * (classes - 2), False]
     assert tied == (wins if kind == "forest" else wins[::-1])
 
 
 def test_a_share_that_was_asked_for_is_not_met_by_itself() -> None:
     X, y = table(2)
     forest = RandomForestClassifier(10, random_state=0).fit(X, y)
-    model, p = wrapped(forest, X), forest.predict_proba(X)[:, 0]
+    model = wrapped(forest, X)
+    p = forest.predict_proba(X)[:, 0]
     for share in (0.5, 0.6):
         refused = X[p <= share - 0.05]
-        cfs = hf.TreeSearch(norm=1, beam=ALL).explain(model, refused, hf.Target(0, probability=share))
-        best = least_costs(model, refused, lambda frame, share=share: forest.predict_proba(frame)[:, 0] > share + 1e-9)
+        cfs = hf.TreeSearch(norm=1, beam=ALL).explain(
+            model, refused, hf.Target(0, probability=share)
+        )
+        best = least_costs(
+            model,
+            refused,
+            lambda frame, share=share: forest.predict_proba(frame)[:, 0] > share + 1e-9,
+        )
         assert np.allclose(cfs.cost("l1"), best, atol=1e-6)
 
 
 def test_both_ends_of_a_range_belong_to_it() -> None:
     X, y = table(3)
     forest = RandomForestRegressor(4, random_state=0).fit(X, y)
-    model, estimate = wrapped(forest, X), forest.predict(X)
+    model = wrapped(forest, X)
+    estimate = forest.predict(X)
     asked = X[estimate < 1.0]
     cfs = hf.TreeSearch(norm=1, beam=ALL).explain(model, asked, hf.Target.between(1.0, 1.25))
-    best = least_costs(model, asked, lambda frame: (forest.predict(frame) >= 1.0) & (forest.predict(frame) <= 1.25))
+    best = least_costs(
+        model, asked, lambda frame: (forest.predict(frame) >= 1.0) & (forest.predict(frame) <= 1.25)
+    )
     assert np.allclose(cfs.cost("l1"), best, atol=1e-6)
     assert (forest.predict(cfs.after) == 1.0).any()
 
@@ -100,8 +124,13 @@ def test_both_ends_of_a_range_belong_to_it() -> None:
 def test_the_rule_of_a_tie_is_found_by_asking_the_model() -> None:
     X, y = table(3)
     model = wrapped(RandomForestClassifier(10, random_state=0).fit(X, y), X)
-    problem, ties = problem_of(model, model.schema.encode(X, torch.float64), 1), Ties()
-    scores = torch.log(torch.tensor([[0.5, 0.5, 1e-9], [1e-9, 0.5, 0.5], [0.5, 0.5, 0.5], [0.1, 0.4, 0.4]]).double())
+    problem = problem_of(model, model.schema.encode(X, torch.float64), 1)
+    ties = Ties()
+    scores = torch.log(
+        torch.tensor(
+            [[0.5, 0.5, 1e-9], [1e-9, 0.5, 0.5], [0.5, 0.5, 0.5], [0.1, 0.4, 0.4]]
+        ).double()
+    )
     assert first_of_best(scores).tolist() == [0, 1, 0, 1]
     wins, open_ = ties.of(problem, torch.ones(4, dtype=torch.int64), scores)
     assert wins.tolist() == [False, True, False, True]
@@ -112,16 +141,23 @@ def test_the_rule_of_a_tie_is_found_by_asking_the_model() -> None:
 
 
 def test_what_the_last_digit_decides_is_asked_about_one_by_one() -> None:
-    """Leaves of thirds and sevenths: sums that are level to us are not always level to the forest."""
+    """Leaves of thirds and sevenths: sums that are level to us are not always level to the
+    forest."""
     rng = np.random.default_rng(0)
     X = pd.DataFrame(rng.integers(0, 12, (120, 2)), columns=["a", "b"])
-    forest = RandomForestClassifier(6, max_leaf_nodes=6, random_state=0).fit(X, (X["a"] + rng.integers(0, 9, 120)) > 9)
-    model, decided = wrapped(forest, X), forest.predict(X)
+    forest = RandomForestClassifier(6, max_leaf_nodes=6, random_state=0).fit(
+        X, (X["a"] + rng.integers(0, 9, 120)) > 9
+    )
+    model = wrapped(forest, X)
+    decided = forest.predict(X)
     cells = pd.DataFrame([(a, b) for a in range(12) for b in range(12)], columns=["a", "b"])
-    verdict, x = forest.predict(cells), model.schema.encode(cells, torch.float64)
+    verdict = forest.predict(cells)
+    x = model.schema.encode(cells, torch.float64)
     for label in (False, True):
         refused = X[decided != label]
         cfs = hf.TreeSearch(norm=1, beam=ALL).explain(model, refused, label)
         assert cfs.found.all()
-        apart = torch.cdist(model.schema.encode(refused, torch.float64), x[torch.tensor(verdict == label)], p=1)
+        apart = torch.cdist(
+            model.schema.encode(refused, torch.float64), x[torch.tensor(verdict == label)], p=1
+        )
         assert np.allclose(cfs.cost("l1"), apart.amin(1).numpy(), atol=1e-6)

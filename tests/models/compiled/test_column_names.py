@@ -52,7 +52,9 @@ def test_a_model_of_fewer_columns_or_in_another_order(name: str) -> None:
 def test_columns_that_a_model_was_trained_on_but_does_not_read(by: Any) -> None:
     table, y = people()
     for rest in ("drop", "passthrough"):
-        made = make_pipeline(ColumnTransformer([("s", StandardScaler(), by)], remainder=rest), LogisticRegression())
+        made = make_pipeline(
+            ColumnTransformer([("s", StandardScaler(), by)], remainder=rest), LogisticRegression()
+        )
         made.fit(table, y)
         check(hf.Model.of(made, hf.Schema.infer(table[["id", "d", "b c", "a"]])), table)
         small = table[["d", "b c", "a"]]
@@ -61,7 +63,10 @@ def test_columns_that_a_model_was_trained_on_but_does_not_read(by: Any) -> None:
             check(model, small)
             assert (model.predict(small) == made.predict(table)).all()
         else:
-            with pytest.raises(hf.HoldfastError, match=r"needs 1 column\(s\) that the schema lacks: 'id'; infer the"):
+            with pytest.raises(
+                hf.HoldfastError,
+                match=r"needs 1 column\(s\) that the schema lacks: 'id'; infer the",
+            ):
                 hf.Model.of(made, hf.Schema.infer(small))
 
 
@@ -69,5 +74,7 @@ def test_columns_that_a_model_was_trained_on_but_does_not_read(by: Any) -> None:
 def test_a_model_says_which_columns_the_schema_lacks(name: str) -> None:
     table, y = people()
     made = UNORDERED[name]().fit(table[["d", "a", "id"]], y)
-    with pytest.raises(hf.HoldfastError, match=r"needs 2 column\(s\) that the schema lacks: 'd', 'id'; infer"):
+    with pytest.raises(
+        hf.HoldfastError, match=r"needs 2 column\(s\) that the schema lacks: 'd', 'id'; infer"
+    ):
         hf.Model.of(made, hf.Schema.infer(table[["a"]]))

@@ -28,7 +28,9 @@ from holdfast.target import Status
 from support.classifiers import NAMES, ROWS, TABLES, OwnCutoff
 
 
-def thresholded(threshold: float, inner: Any = None, positive: int = 1) -> tuple[Any, hf.Model, pd.DataFrame]:
+def thresholded(
+    threshold: float, inner: Any = None, positive: int = 1
+) -> tuple[Any, hf.Model, pd.DataFrame]:
     X, y = TABLES[2]
     inner = LogisticRegression() if inner is None else inner
     estimator = FixedThresholdClassifier(inner, threshold=threshold, pos_label=positive)
@@ -36,7 +38,9 @@ def thresholded(threshold: float, inner: Any = None, positive: int = 1) -> tuple
     return estimator, model, ROWS[estimator.predict(ROWS) == 0].head(20)
 
 
-@pytest.mark.parametrize(("threshold", "positive", "least"), [(0.9, 1, 0.9), (0.2, 1, 0.2), (0.7, 0, 0.3)])
+@pytest.mark.parametrize(
+    ("threshold", "positive", "least"), [(0.9, 1, 0.9), (0.2, 1, 0.2), (0.7, 0, 0.3)]
+)
 def test_gradients_aim_at_the_threshold_and_probabilities_stay_the_models_own(
     threshold: float, positive: int, least: float
 ) -> None:
@@ -44,7 +48,9 @@ def test_gradients_aim_at_the_threshold_and_probabilities_stay_the_models_own(
     assert model.conversion, model.conversion
     near = hf.MinCost().explain(model, asked, 1)
     assert near.found.all()
-    assert near.confidence.to_numpy() == pytest.approx(estimator.predict_proba(near.to_frame())[:, 1])
+    assert near.confidence.to_numpy() == pytest.approx(
+        estimator.predict_proba(near.to_frame())[:, 1]
+    )
     assert near.confidence.to_numpy() == pytest.approx(np.full(20, least), abs=1e-3)
     assert decision_level(near.goal) == pytest.approx(least)
 
@@ -54,9 +60,15 @@ def test_a_probability_is_asked_for_beside_the_threshold() -> None:
     for probability, least in ((0.95, 0.95), (0.6, 0.8)):
         cfs = hf.MinCost().explain(model, asked, hf.Target(1, probability=probability))
         assert cfs.found.all()
-        assert estimator.predict_proba(cfs.to_frame())[:, 1] == pytest.approx(np.full(20, least), abs=1e-3)
-    back = hf.MinCost().explain(model, ROWS[estimator.predict(ROWS) == 1].head(5), hf.Target(0, probability=0.7))
-    assert estimator.predict_proba(back.to_frame())[:, 0] == pytest.approx(np.full(5, 0.7), abs=1e-3)
+        assert estimator.predict_proba(cfs.to_frame())[:, 1] == pytest.approx(
+            np.full(20, least), abs=1e-3
+        )
+    back = hf.MinCost().explain(
+        model, ROWS[estimator.predict(ROWS) == 1].head(5), hf.Target(0, probability=0.7)
+    )
+    assert estimator.predict_proba(back.to_frame())[:, 0] == pytest.approx(
+        np.full(5, 0.7), abs=1e-3
+    )
 
 
 @pytest.mark.parametrize("count", [2, 3])
@@ -68,12 +80,15 @@ def test_a_probability_below_one_half_is_what_is_asked_for(count: int) -> None:
     asked = ROWS[estimator.predict_proba(ROWS)[:, 1] < 0.25]
     cfs = hf.MinCost().explain(model, asked, hf.Target(1, probability=0.3))
     assert cfs.found.all()
-    assert estimator.predict_proba(cfs.to_frame())[:, 1] == pytest.approx(np.full(len(asked), 0.3), abs=5e-3)
+    assert estimator.predict_proba(cfs.to_frame())[:, 1] == pytest.approx(
+        np.full(len(asked), 0.3), abs=5e-3
+    )
     assert (estimator.predict(cfs.to_frame()) != 1).any()
 
 
 @pytest.mark.parametrize(
-    "inner", [RandomForestClassifier(9, max_depth=5, random_state=0), xgboost.XGBClassifier(n_estimators=9)]
+    "inner",
+    [RandomForestClassifier(9, max_depth=5, random_state=0), xgboost.XGBClassifier(n_estimators=9)],
 )
 @pytest.mark.parametrize("threshold", [0.25, 0.8])
 def test_trees_behind_a_threshold_are_compiled(inner: Any, threshold: float) -> None:
@@ -93,7 +108,11 @@ def test_thresholds_at_the_ends() -> None:
         estimator = FixedThresholdClassifier(LogisticRegression(), threshold=threshold).fit(X, y)
         model = hf.Model.of(estimator, hf.Schema.infer(X))
         assert (model.predict(ROWS) == said).all()
-        assert not hf.GrowingSpheres(samples=20, rings=3).explain(model, ROWS.head(3), 1 - said).found.any()
+        assert (
+            not hf.GrowingSpheres(samples=20, rings=3)
+            .explain(model, ROWS.head(3), 1 - said)
+            .found.any()
+        )
 
 
 def test_models_that_differ_in_the_threshold_have_other_fingerprints() -> None:
@@ -112,7 +131,12 @@ def test_fingerprints_tell_apart_what_is_predicted_alone() -> None:
 
     for make, values in (
         (OwnCutoff, (0.3, 0.56)),
-        (lambda t: FixedThresholdClassifier(machine(), threshold=t, response_method="decision_function"), (0.6, 0.601)),
+        (
+            lambda t: FixedThresholdClassifier(
+                machine(), threshold=t, response_method="decision_function"
+            ),
+            (0.6, 0.601),
+        ),
     ):
         first, again, other = (wrapped(make(t)).fingerprint() for t in (values[0], *values))
         assert first == again != other
@@ -128,14 +152,19 @@ MIXTURES: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("inner", MIXTURES)
 @pytest.mark.parametrize("threshold", [0.2, 0.8])
-def test_behind_a_threshold_rows_ask_for_what_they_want(inner: str, threshold: float, tmp_path: Path) -> None:
+def test_behind_a_threshold_rows_ask_for_what_they_want(
+    inner: str, threshold: float, tmp_path: Path
+) -> None:
     """Each is answered as it is alone, and has both the class and the probability."""
     estimator, model, _ = thresholded(threshold, MIXTURES[inner]())
-    said, asked = estimator.predict(ROWS), ROWS.head(24)
+    said = estimator.predict(ROWS)
+    asked = ROWS.head(24)
     each = np.arange(24) % 2
     methods: list[hf.Explainer] = [hf.TreeSearch(), hf.GrowingSpheres(samples=100)]
     methods += (
-        [hf.MinCost(), hf.Descent(lam=0.01, steps=500), hf.ROAR(delta=0.01).fit(model, ROWS)] if model.has_grad else []
+        [hf.MinCost(), hf.Descent(lam=0.01, steps=500), hf.ROAR(delta=0.01).fit(model, ROWS)]
+        if model.has_grad
+        else []
     )
     for method in methods:
         for wish, wanted in ((None, 1 - said[:24]), (each.tolist(), each)):
@@ -146,9 +175,13 @@ def test_behind_a_threshold_rows_ask_for_what_they_want(inner: str, threshold: f
             assert (estimator.predict(cfs.after) == wanted)[cfs.found].all()
             assert cfs.confidence.to_numpy() == pytest.approx(own, abs=1e-6)
             for i in (0, 1, 2):
-                alone = method.explain(model, asked.iloc[[i]], hf.Target(int(wanted[i]), probability=0.7))
+                alone = method.explain(
+                    model, asked.iloc[[i]], hf.Target(int(wanted[i]), probability=0.7)
+                )
                 assert alone.status_codes[0] == cfs.status_codes[i]
-                assert alone.after.to_numpy() == pytest.approx(cfs.after.iloc[[i]].to_numpy(), abs=1e-3)
+                assert alone.after.to_numpy() == pytest.approx(
+                    cfs.after.iloc[[i]].to_numpy(), abs=1e-3
+                )
     cfs.save(tmp_path / "answers.parquet")
     again = hf.Counterfactuals.load(tmp_path / "answers.parquet")
     assert again.goal.met(again.scores).tolist() == cfs.goal.met(cfs.scores).tolist()
@@ -160,7 +193,8 @@ def test_walks_towards_a_class_behind_a_threshold() -> None:
     for threshold, least in ((0.2, [0.8, 0.7]), (0.8, [0.7, 0.8])):
         estimator, model, _ = thresholded(threshold)
         method = hf.ECCCo(steps=2000, lr=0.05, tau=0.5).fit(model, X, y)
-        asked, wanted = ROWS.head(16), np.arange(16) % 2
+        asked = ROWS.head(16)
+        wanted = np.arange(16) % 2
         cfs = method.explain(model, asked, hf.Target(wanted.tolist(), probability=0.7))
         assert cfs.found.sum() > 4
         own = estimator.predict_proba(cfs.after)[np.arange(16), wanted]
@@ -186,15 +220,20 @@ def machine() -> Any:
 @pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize("probability", [0.3, 0.5, 0.7])
 @pytest.mark.filterwarnings("ignore:The `probability` parameter was deprecated:FutureWarning")
-def test_where_predict_is_asked_probabilities_stay_the_models_own(k: int, probability: float) -> None:
+def test_where_predict_is_asked_probabilities_stay_the_models_own(
+    k: int, probability: float
+) -> None:
     X, y = TABLES[k]
     estimators: list[Any] = [machine()] + [OwnCutoff(0.3), OwnCutoff(0.7)] * (k == 2)
     for estimator in estimators:
         model = hf.Model.of(estimator.fit(X, y), hf.Schema.infer(X))
         assert model.defers_to_predict, model.conversion
-        said, p = estimator.predict(ROWS), estimator.predict_proba(ROWS)
+        said = estimator.predict(ROWS)
+        p = estimator.predict_proba(ROWS)
         for wish in (1, None):
-            cfs = hf.GrowingSpheres(samples=200).explain(model, ROWS, hf.Target(wish, probability=probability))
+            cfs = hf.GrowingSpheres(samples=200).explain(
+                model, ROWS, hf.Target(wish, probability=probability)
+            )
             after, now = estimator.predict_proba(cfs.after), estimator.predict(cfs.after)
             own = after[:, 1] if wish else 1 - after[np.arange(len(ROWS)), said]
             assert cfs.confidence.to_numpy() == pytest.approx(own, abs=1e-9)
@@ -203,29 +242,39 @@ def test_where_predict_is_asked_probabilities_stay_the_models_own(k: int, probab
             assert ((own > probability) & right)[got].all()
             assert cfs.found.any()
             already = (p[:, 1] if wish else 1 - p[np.arange(len(ROWS)), said]) > probability
-            already &= (said == 1 if wish else np.zeros(len(ROWS), dtype=bool)) | (probability < 0.5)
+            already &= (said == 1 if wish else np.zeros(len(ROWS), dtype=bool)) | (
+                probability < 0.5
+            )
             assert ((cfs.status_codes == Status.ALREADY_MET) == already).all()
         plain = hf.GrowingSpheres(samples=200).explain(model, ROWS, 1)
-        assert plain.confidence.to_numpy() == pytest.approx(estimator.predict_proba(plain.after)[:, 1], abs=1e-9)
+        assert plain.confidence.to_numpy() == pytest.approx(
+            estimator.predict_proba(plain.after)[:, 1], abs=1e-9
+        )
 
 
 @pytest.mark.parametrize("positive", ["bad", "good"])
 def test_a_tuned_threshold_is_on_the_class_of_its_scorer(positive: str) -> None:
     X, y = TABLES[2]
     score = make_scorer(precision_score, pos_label=positive, zero_division=0.0)
-    estimator = TunedThresholdClassifierCV(LogisticRegression(), scoring=score, thresholds=[0.3, 0.301])
+    estimator = TunedThresholdClassifierCV(
+        LogisticRegression(), scoring=score, thresholds=[0.3, 0.301]
+    )
     estimator.fit(X, np.where(y == 1, "good", "bad"))
     model = hf.Model.of(estimator, hf.Schema.infer(X))
     assert model.conversion, model.conversion
     cfs = hf.MinCost().explain(model, ROWS[estimator.predict(ROWS) == "bad"].head(10), "good")
-    assert cfs.confidence.to_numpy() == pytest.approx(np.full(10, 0.7 if positive == "bad" else 0.3), abs=3e-3)
+    assert cfs.confidence.to_numpy() == pytest.approx(
+        np.full(10, 0.7 if positive == "bad" else 0.3), abs=3e-3
+    )
 
 
 @pytest.mark.parametrize("outputs", [None, "logits"])
 def test_a_threshold_on_the_sum_of_exponential_boosting(outputs: Any) -> None:
     X, y = TABLES[2]
     inner = GradientBoostingClassifier(loss="exponential", n_estimators=8, random_state=0)
-    estimator = FixedThresholdClassifier(inner, threshold=0.3, response_method="decision_function").fit(X, y)
+    estimator = FixedThresholdClassifier(
+        inner, threshold=0.3, response_method="decision_function"
+    ).fit(X, y)
     model = hf.Model.of(estimator, hf.Schema.infer(X), outputs=outputs)
     assert model.conversion or outputs, model.conversion
     assert not model.defers_to_predict
@@ -244,7 +293,8 @@ def test_ties_are_decided_by_the_estimator() -> None:
     X = pd.DataFrame({"a": np.repeat([0.0, 1.0, 2.0], 10)})
     y = np.r_[np.zeros(10), np.tile([0, 1], 5), np.ones(10)].astype(int)
     estimator = GradientBoostingClassifier(n_estimators=3, init="zero").fit(X, y)
-    model, rows = hf.Model.of(estimator, hf.Schema.infer(X)), pd.DataFrame({"a": [0.0, 1.0, 2.0]})
+    model = hf.Model.of(estimator, hf.Schema.infer(X))
+    rows = pd.DataFrame({"a": [0.0, 1.0, 2.0]})
     assert estimator.decision_function(rows)[1] == 0
     assert (model.predict(rows) == estimator.predict(rows)).all()
     for wanted in (0, 1):
@@ -261,7 +311,9 @@ def test_pairs_are_never_taken_for_classes() -> None:
     assert (model.predict(ROWS) == estimator.predict(ROWS)).all()
     same = SVC().fit(frame, y).decision_function(frame)
     assert torch.softmax(model.score_frame(frame), 1).numpy() == pytest.approx(
-        torch.softmax(decided(torch.tensor(same), torch.tensor(estimator.predict(frame))), 1).numpy()
+        torch.softmax(
+            decided(torch.tensor(same), torch.tensor(estimator.predict(frame))), 1
+        ).numpy()
     )
 
 
@@ -273,11 +325,15 @@ class OnlyLabels:
 def test_labels_without_classes_need_their_names() -> None:
     X, _ = TABLES[2]
     schema = hf.Schema.infer(X)
-    with pytest.raises(ModelError, match=r"OnlyLabels has `predict` and nothing else.*pass classes="):
+    with pytest.raises(
+        ModelError, match=r"OnlyLabels has `predict` and nothing else.*pass classes="
+    ):
         hf.Model.of(OnlyLabels(), schema)
     model = hf.Model.of(OnlyLabels(), schema, classes=["no", "yes"])
     assert (model.predict(X) == OnlyLabels().predict(X)).all()
-    with pytest.raises(ModelError, match="predicts 'no', which is not among its classes: 'maybe', 'yes'"):
+    with pytest.raises(
+        ModelError, match="predicts 'no', which is not among its classes: 'maybe', 'yes'"
+    ):
         hf.Model.of(OnlyLabels(), schema, classes=["maybe", "yes"])
 
 
@@ -285,7 +341,11 @@ def test_messages_name_the_estimator_in_a_pipeline() -> None:
     X, y = TABLES[2]
     pipeline = make_pipeline(StandardScaler(), RidgeClassifier()).fit(X, y)
     assert name_of(pipeline) == "RidgeClassifier in a Pipeline"
-    with pytest.raises(ModelError, match="RidgeClassifier in a Pipeline returns logits, not probabilities"):
+    with pytest.raises(
+        ModelError, match="RidgeClassifier in a Pipeline returns logits, not probabilities"
+    ):
         hf.Model.of(pipeline, hf.Schema.infer(X), outputs="probabilities")
-    with pytest.raises(ModelError, match=r"the model \(RidgeClassifier in a Pipeline\) needs 2 column"):
+    with pytest.raises(
+        ModelError, match=r"the model \(RidgeClassifier in a Pipeline\) needs 2 column"
+    ):
         hf.Model.of(pipeline, hf.Schema.infer(X[["a", "b"]]))

@@ -12,7 +12,13 @@ from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.model_selection._search_successive_halving import HalvingGridSearchCV
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, OneHotEncoder, RobustScaler, StandardScaler
+from sklearn.preprocessing import (
+    MaxAbsScaler,
+    MinMaxScaler,
+    OneHotEncoder,
+    RobustScaler,
+    StandardScaler,
+)
 from sklearn.tree import DecisionTreeClassifier
 
 import holdfast as hf
@@ -22,11 +28,18 @@ torch.set_num_threads(1)
 
 
 def test_scalers_of_sparse_matrices_multiply() -> None:
-    """Thresholds lie between values, and scikit-learn scales sparse columns by x * (1 / s), not by x / s."""
+    """Thresholds lie between values, and scikit-learn scales sparse columns by x * (1 / s), not by
+    x / s."""
     rng = np.random.default_rng(0)
-    table = pd.DataFrame({"a": rng.normal(0, 3, 300), "b": rng.normal(5, 2, 300), "k": rng.choice(list("xyz"), 300)})
+    table = pd.DataFrame(
+        {"a": rng.normal(0, 3, 300), "b": rng.normal(5, 2, 300), "k": rng.choice(list("xyz"), 300)}
+    )
     y = ((table["a"] > 0) ^ (table["b"] > 5)).astype(int) ^ (rng.random(300) < 0.1)
-    for scaler in (StandardScaler(with_mean=False), MaxAbsScaler(), RobustScaler(with_centering=False)):
+    for scaler in (
+        StandardScaler(with_mean=False),
+        MaxAbsScaler(),
+        RobustScaler(with_centering=False),
+    ):
         parts = [("k", OneHotEncoder(), ["k"]), ("rest", "passthrough", ["a", "b"])]
         prepare = make_pipeline(ColumnTransformer(parts, sparse_threshold=1.0), scaler)
         made = make_pipeline(prepare, RandomForestClassifier(10, random_state=0)).fit(table, y)
@@ -38,11 +51,17 @@ def test_scalers_of_sparse_matrices_multiply() -> None:
 def test_searches_over_settings_and_frozen_estimators_are_compiled() -> None:
     rng = np.random.default_rng(0)
     table = pd.DataFrame(rng.normal(size=(120, 3)), columns=["a", "b", "c"])
-    y, schema = (table["a"] + table["b"] ** 2 > 0.5).astype(int), hf.Schema.infer(table)
-    line, depths = make_pipeline(StandardScaler(), LogisticRegression()), {"max_depth": [2, 3]}
+    y = (table["a"] + table["b"] ** 2 > 0.5).astype(int)
+    schema = hf.Schema.infer(table)
+    line = make_pipeline(StandardScaler(), LogisticRegression())
+    depths = {"max_depth": [2, 3]}
     grid = GridSearchCV(line, {"logisticregression__C": [0.1, 1.0]}, cv=2).fit(table, y)
-    drawn_ = RandomizedSearchCV(DecisionTreeClassifier(), depths, n_iter=2, cv=2, random_state=0).fit(table, y)
-    halving = HalvingGridSearchCV(DecisionTreeClassifier(), depths, cv=2, random_state=0).fit(table, y)
+    drawn_ = RandomizedSearchCV(
+        DecisionTreeClassifier(), depths, n_iter=2, cv=2, random_state=0
+    ).fit(table, y)
+    halving = HalvingGridSearchCV(DecisionTreeClassifier(), depths, cv=2, random_state=0).fit(
+        table, y
+    )
     scaler = StandardScaler().set_output(transform="pandas").fit(table)
     frozen = make_pipeline(FrozenEstimator(scaler), FrozenEstimator(grid)).fit(table, y)
     number = GridSearchCV(Ridge(), {"alpha": [1.0]}, cv=2).fit(table, table["a"])
@@ -55,12 +74,19 @@ def test_searches_over_settings_and_frozen_estimators_are_compiled() -> None:
 def test_a_scaler_that_clips_is_flat_outside_its_range() -> None:
     rng = np.random.default_rng(0)
     table = pd.DataFrame(
-        {"a": rng.normal(size=120), "b": np.where(rng.random(120) < 0.3, np.nan, rng.normal(size=120))}
+        {
+            "a": rng.normal(size=120),
+            "b": np.where(rng.random(120) < 0.3, np.nan, rng.normal(size=120)),
+        }
     )
     y = (table["a"] + table["b"].fillna(0) > 0).astype(int)
     wider = hf.Schema.infer(pd.concat([table, table * 3, table * -3]))
     for scaler in (MinMaxScaler(clip=True), MaxAbsScaler(clip=True)):
-        made = make_pipeline(scaler, SimpleImputer(), MLPClassifier((4,), solver="lbfgs", max_iter=20, random_state=0))
+        made = make_pipeline(
+            scaler,
+            SimpleImputer(),
+            MLPClassifier((4,), solver="lbfgs", max_iter=20, random_state=0),
+        )
         model = hf.Model.of(quietly(made, table, y), wider)
         check(model, pd.concat([table, table * 3]))
         far = pd.DataFrame({"a": [9.0, -9.0, 0.1], "b": [0.1, 0.2, 9.0]})

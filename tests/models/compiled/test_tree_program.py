@@ -18,7 +18,9 @@ torch.set_num_threads(1)
 def test_trees_too_large_for_a_byte_are_left_to_the_library() -> None:
     rng = np.random.default_rng(0)
     table = pd.DataFrame(rng.normal(size=(900, 2)), columns=["a", "b"])
-    large = HistGradientBoostingClassifier(max_iter=1, max_leaf_nodes=None, min_samples_leaf=1, early_stopping=False)
+    large = HistGradientBoostingClassifier(
+        max_iter=1, max_leaf_nodes=None, min_samples_leaf=1, early_stopping=False
+    )
     model = hf.Model.of(large.fit(table, rng.integers(0, 2, 900)), hf.Schema.infer(table))
     assert "more than 256" in str(model.conversion)
 
@@ -30,14 +32,17 @@ def test_trees_too_large_for_a_byte_are_left_to_the_library() -> None:
 )
 def test_ranks_count_the_cuts_below(cuts: list[float], more: list[float]) -> None:
     sorted_cuts = np.unique(cuts)
-    x = np.concatenate([sorted_cuts, np.nextafter(sorted_cuts, np.inf), np.nextafter(sorted_cuts, -np.inf), more])
+    x = np.concatenate(
+        [sorted_cuts, np.nextafter(sorted_cuts, np.inf), np.nextafter(sorted_cuts, -np.inf), more]
+    )
     out = np.empty(len(x), dtype=np.uint8)
     Ranks(sorted_cuts, 0, np.uint8)(x[None], out)
     assert (out == (x[:, None] > sorted_cuts).sum(1)).all()
 
 
 def test_a_tree_by_hand() -> None:
-    """a <= 1 ? (b <= 0 ? 10 : 20) : (b <= 2 ? 30 : (a <= 5 ? 40 : 50)), and a tree that is one leaf."""
+    """a <= 1 ? (b <= 0 ? 10 : 20) : (b <= 2 ? 30 : (a <= 5 ? 40 : 50)), and a tree that is one
+    leaf."""
     nodes = Nodes(
         roots=np.array([0, 9]),
         left=np.array([1, 2, -1, -1, 5, -1, 7, -1, -1, -1]),

@@ -11,10 +11,13 @@ from holdfast.models.formats.skops import reader as skops
 
 @pytest.fixture(scope="module")
 def no_child() -> Iterator[None]:
-    """Files are tried out in this process: a child does the same and takes seconds; `test_sandbox` has it."""
+    """Files are tried out in this process: a child does the same and takes seconds; `test_sandbox`
+    has it."""
     with pytest.MonkeyPatch.context() as patch:
         for reader in (lightgbm, skops, xgboost):
-            patch.setattr(reader, "try_in_child", lambda kind, data, reader=reader: reader.try_out(data))
+            patch.setattr(
+                reader, "try_in_child", lambda kind, data, reader=reader: reader.try_out(data)
+            )
         yield
 
 

@@ -45,7 +45,8 @@ def test_lightgbm_files_predict_the_same_to_the_bit(tmp_path: Path) -> None:
         expected = lightgbm.Booster(model_file=path).predict(table, raw_score=True)
         model = hf.Model.load(path, hf.Schema.infer(table))
         own = model.wrapped.decision_function(table[table.columns[::-1]])
-        if more.get("objective") == "multiclassova":  # whose probabilities are the shares of sigmoids
+        # whose probabilities are the shares of sigmoids
+        if more.get("objective") == "multiclassova":
             expected = -np.logaddexp(0, -expected)
         assert np.array_equal(own, expected), more
         assert model.classes == tuple(range(max(2, len(set(y)))))
@@ -72,12 +73,28 @@ def test_lightgbm_files_predict_the_same_to_the_bit(tmp_path: Path) -> None:
         (r"max_feature_idx=\d+", "max_feature_idx=99", "names"),
         (r"num_class=1", "num_class=7000000", "num_class"),
         (r"num_tree_per_iteration=1", "num_tree_per_iteration=2", "trees in a step"),
-        (r"objective=binary", "objective=lambdarank", "neither a classifier nor a regression model.*'lambdarank'"),
+        (
+            r"objective=binary",
+            "objective=lambdarank",
+            "neither a classifier nor a regression model.*'lambdarank'",
+        ),
         (r"objective=binary.*\n", "", "its objective is 'none'"),
-        (r"objective=binary", "objective=binary evil:1", "unknown parameter 'evil' of its objective 'binary'"),
+        (
+            r"objective=binary",
+            "objective=binary evil:1",
+            "unknown parameter 'evil' of its objective 'binary'",
+        ),
         (r"objective=binary", "objective=binary sqrt", "unknown parameter 'sqrt'"),
-        (r"objective=binary.*", "objective=quantile alpha:nan", "alpha = 'nan', expected a positive number"),
-        (r"objective=binary.*", "objective=regression num_class:3", "'regression num_class:3' for 1 classes"),
+        (
+            r"objective=binary.*",
+            "objective=quantile alpha:nan",
+            "alpha = 'nan', expected a positive number",
+        ),
+        (
+            r"objective=binary.*",
+            "objective=regression num_class:3",
+            "'regression num_class:3' for 1 classes",
+        ),
         (r"feature_infos=\S+", "feature_infos=[evil]", "odd range"),
         (r"version=v4", "version=v4\nevil=1", "unknown line"),
         (r"Tree=1", "Tree=7", "is called"),
@@ -85,7 +102,9 @@ def test_lightgbm_files_predict_the_same_to_the_bit(tmp_path: Path) -> None:
         (r"pandas_categorical:\S+", "pandas_categorical:[1]", "pandas categories"),
     ],
 )
-def test_wild_numbers_in_lightgbm_files_are_refused(old: str, new: str, words: str, tmp_path: Path) -> None:
+def test_wild_numbers_in_lightgbm_files_are_refused(
+    old: str, new: str, words: str, tmp_path: Path
+) -> None:
     crafted = re.sub(old, new, L_TEXT, count=1)
     assert crafted != L_TEXT
     (tmp_path / "m.txt").write_text(crafted)
@@ -104,9 +123,19 @@ def test_sizes_in_a_lightgbm_file_are_counted_anew() -> None:
 
 @pytest.mark.parametrize("objective", LIGHTGBM_NUMBERS)
 @pytest.mark.parametrize("more", [{}, {"reg_sqrt": True}], ids=["", "sqrt"])
-def test_lightgbm_files_that_estimate_a_number(objective: str, more: dict[str, bool], tmp_path: Path) -> None:
-    settings = {"objective": objective, "verbose": -1, "num_threads": 1, "num_leaves": 4, "min_data_in_leaf": 5}
-    grown = lightgbm.train({**settings, **LIGHTGBM_NUMBERS[objective], **more}, lightgbm.Dataset(TABLE, POSITIVE), 4)
+def test_lightgbm_files_that_estimate_a_number(
+    objective: str, more: dict[str, bool], tmp_path: Path
+) -> None:
+    settings = {
+        "objective": objective,
+        "verbose": -1,
+        "num_threads": 1,
+        "num_leaves": 4,
+        "min_data_in_leaf": 5,
+    }
+    grown = lightgbm.train(
+        {**settings, **LIGHTGBM_NUMBERS[objective], **more}, lightgbm.Dataset(TABLE, POSITIVE), 4
+    )
     grown.save_model(tmp_path / "m.txt")
     roots = "sqrt" in (tmp_path / "m.txt").read_text().partition("objective=")[2].partition("\n")[0]
     check_estimates(tmp_path / "m.txt", grown.predict, copied=objective in PLAIN and not roots)

@@ -23,8 +23,11 @@ def test_zip_bombs_are_refused(tmp_path: Path) -> None:
     path.write_bytes(zeros.getvalue())
     with pytest.raises(FileError, match="zip bomb"):
         hf.Model.load(path, SCHEMA)
-    # The same, but claiming to be small: the directory at the end and the header of the entry both lie.
-    lying = zeros.getvalue().replace(struct.pack("<I", bounded.FREE_BYTES + 1), struct.pack("<I", 10))
+    # The same, but claiming to be small: the directory at the end and the header of the entry both
+    # lie.
+    lying = zeros.getvalue().replace(
+        struct.pack("<I", bounded.FREE_BYTES + 1), struct.pack("<I", 10)
+    )
     with pytest.raises(FileError, match="zip"):
         bounded.unzip(lying, "it")
 

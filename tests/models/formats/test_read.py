@@ -1,4 +1,5 @@
-"""Model files of every kind: told by content, checked before they are loaded, and nothing run that was not trusted."""
+"""Model files of every kind: told by content, checked before they are loaded, and nothing run that
+was not trusted."""
 
 import json
 import warnings
@@ -47,7 +48,9 @@ X_NUMBER = bytes(
     .save_raw()
 )
 L_NUMBER = (
-    lightgbm.LGBMRegressor(n_estimators=2, reg_sqrt=True, num_leaves=4, min_child_samples=5, verbose=-1)
+    lightgbm.LGBMRegressor(
+        n_estimators=2, reg_sqrt=True, num_leaves=4, min_child_samples=5, verbose=-1
+    )
     .fit(TABLE, POSITIVE)
     .booster_.model_to_string()
 )
@@ -59,22 +62,32 @@ def test_all_objectives_that_estimate_are_tried() -> None:
 
 
 def test_parameters_of_objectives_are_read_and_checked(tmp_path: Path) -> None:
-    grown = lightgbm.train({"objective": "quantile", "verbose": -1}, lightgbm.Dataset(TABLE, POSITIVE), 2)
+    grown = lightgbm.train(
+        {"objective": "quantile", "verbose": -1}, lightgbm.Dataset(TABLE, POSITIVE), 2
+    )
     text = grown.model_to_string()
-    (tmp_path / "m.txt").write_text(text.replace("objective=quantile", "objective=quantile sqrt alpha:0.3"))
+    (tmp_path / "m.txt").write_text(
+        text.replace("objective=quantile", "objective=quantile sqrt alpha:0.3")
+    )
     rooted = lightgbm.Booster(model_file=tmp_path / "m.txt").predict(TABLE)
     assert not np.allclose(rooted, grown.predict(TABLE))
     assert np.array_equal(hf.Model.load(tmp_path / "m.txt", SCHEMA).predict(TABLE), rooted)
-    fitted = xgboost.XGBRegressor(objective="reg:quantileerror", quantile_alpha=0.3, n_estimators=2).fit(
-        TABLE, POSITIVE
-    )
+    fitted = xgboost.XGBRegressor(
+        objective="reg:quantileerror", quantile_alpha=0.3, n_estimators=2
+    ).fit(TABLE, POSITIVE)
     content = json.loads(bytes(fitted.get_booster().save_raw("json")))
-    for alpha, words in (("[0.3,0.4]", "expected a number"), ("lots", "expected a number"), ("7", "cannot read")):
+    for alpha, words in (
+        ("[0.3,0.4]", "expected a number"),
+        ("lots", "expected a number"),
+        ("7", "cannot read"),
+    ):
         content["learner"]["objective"]["quantile_loss_param"]["quantile_alpha"] = alpha
         (tmp_path / "m.json").write_text(json.dumps(content))
         with pytest.raises(FileError, match=words):
             hf.Model.load(tmp_path / "m.json", SCHEMA)
-    both = xgboost.XGBRegressor(objective="reg:quantileerror", quantile_alpha=[0.3, 0.6], n_estimators=2)
+    both = xgboost.XGBRegressor(
+        objective="reg:quantileerror", quantile_alpha=[0.3, 0.6], n_estimators=2
+    )
     both.fit(TABLE, POSITIVE).save_model(tmp_path / "m.json")
     with pytest.raises(FileError, match="num_target = '2'"):
         hf.Model.load(tmp_path / "m.json", SCHEMA)
@@ -95,14 +108,29 @@ MADE: dict[str, Callable[[], object]] = {
     "lightgbm": lambda: lightgbm.LGBMClassifier(**LIGHT),
     "lightgbm number": lambda: lightgbm.LGBMRegressor(**LIGHT),
 }
-DEEP = {"n_estimators": 4, "max_depth": 3, "n_jobs": 1, "enable_categorical": True, "max_cat_to_onehot": 1}
-LIGHT = {"n_estimators": 4, "num_leaves": 6, "min_child_samples": 5, "verbose": -1, "n_jobs": 1, "cat_smooth": 0}
+DEEP = {
+    "n_estimators": 4,
+    "max_depth": 3,
+    "n_jobs": 1,
+    "enable_categorical": True,
+    "max_cat_to_onehot": 1,
+}
+LIGHT = {
+    "n_estimators": 4,
+    "num_leaves": 6,
+    "min_child_samples": 5,
+    "verbose": -1,
+    "n_jobs": 1,
+    "cat_smooth": 0,
+}
 TABLES = {
     "numbers": TABLE,
     "gaps": holes(TABLE),
     "categories": CATEGORIES,
     "two lists": CATEGORIES.assign(place=pd.Categorical(RNG.choice(["n", "s", "w"], len(TABLE)))),
-    "whole numbers as categories": TABLE.assign(job=pd.Categorical(RNG.choice([1, 2, 10, -4], len(TABLE)))),
+    "whole numbers as categories": TABLE.assign(
+        job=pd.Categorical(RNG.choice([1, 2, 10, -4], len(TABLE)))
+    ),
     "all": holes(CATEGORIES),
     "array": TABLE,
 }
@@ -112,8 +140,11 @@ TAKEN = [(m, t) for m in MADE for t in TABLES if m != "xgboost linear" or t in (
 
 @pytest.mark.parametrize(("name", "what"), TAKEN)
 @pytest.mark.parametrize("turned", [False, True], ids=["same order", "another order"])
-def test_files_of_trees_get_exact_copies(name: str, what: str, turned: bool, tmp_path: Path) -> None:
-    table, path = TABLES[what], tmp_path / "m.ubj"
+def test_files_of_trees_get_exact_copies(
+    name: str, what: str, turned: bool, tmp_path: Path
+) -> None:
+    table = TABLES[what]
+    path = tmp_path / "m.ubj"
     y = THREE if name in ("xgboost", "lightgbm") else BY_JOB if "job" in table else TWO
     fitted = MADE[name]().fit(table.to_numpy() if what == "array" else table, y)
     getattr(fitted, "booster_", fitted).save_model(path)
@@ -123,7 +154,9 @@ def test_files_of_trees_get_exact_copies(name: str, what: str, turned: bool, tmp
     assert bool(model.conversion) == (name != "xgboost linear"), model.conversion.text
     assert not model.rejects_missing
     raw = {"raw_score": True} if "lightgbm" in name else {"output_margin": True}
-    theirs = np.asarray(fitted.predict(table.to_numpy() if what == "array" else table, **raw), dtype=float)
+    theirs = np.asarray(
+        fitted.predict(table.to_numpy() if what == "array" else table, **raw), dtype=float
+    )
     x = schema.encode(seen, torch.float64)
     with model.eval_mode():
         for mine in (model(x), model.score_frame(seen)):
@@ -161,7 +194,9 @@ def test_files_cut_off_anywhere_are_refused(tmp_path: Path) -> None:
     st.booleans(),
 )
 @settings(max_examples=120, deadline=None)
-def test_damaged_files_of_trees_are_refused_or_load(data: bytes, edits: list[tuple[float, int]], insert: bool) -> None:
+def test_damaged_files_of_trees_are_refused_or_load(
+    data: bytes, edits: list[tuple[float, int]], insert: bool
+) -> None:
     raw = bytearray(data)
     for place, byte in edits:
         at = int(place * (len(raw) - 1))

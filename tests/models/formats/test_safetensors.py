@@ -25,15 +25,25 @@ def test_a_safetensors_file_is_known_whatever_it_is_called(tmp_path: Path) -> No
 
 
 DTYPES = {
-    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64,
-    "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool,
-}  # fmt: skip
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+}
 
 
 def test_every_dtype_is_read_as_it_was_written(tmp_path: Path) -> None:
     random = torch.Generator().manual_seed(0)
     tensors = {
-        name: (100 * torch.rand(3, 5, generator=random)).to(dtype) if dtype != torch.bool else torch.eye(4) > 0
+        name: (100 * torch.rand(3, 5, generator=random)).to(dtype)
+        if dtype != torch.bool
+        else torch.eye(4) > 0
         for name, dtype in DTYPES.items()
     }
     tensors |= {"empty": torch.zeros(0, 3), "one": torch.tensor(2.5)}

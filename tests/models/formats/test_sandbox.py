@@ -1,4 +1,5 @@
-"""What a file does to a child process is a refusal here; formats that compiled code reads go through one."""
+"""What a file does to a child process is a refusal here; formats that compiled code reads go
+through one."""
 
 import sys
 from pathlib import Path
@@ -25,7 +26,10 @@ WRECKS = {
     "memory": ("bytearray(1 << 40)", "failed in a child process, so it is refused: MemoryError"),
     "loop": ("while True: pass", r"crashed a child process \(SIG(XCPU|KILL)\), so it is refused"),
     "exit": ("import os; os._exit(7)", "failed in a child process"),
-    "write": ("import pathlib; pathlib.Path('written').write_text('x')", "failed in a child process.*too large"),
+    "write": (
+        "import pathlib; pathlib.Path('written').write_text('x')",
+        "failed in a child process.*too large",
+    ),
 }
 
 
@@ -35,9 +39,14 @@ def write(folder: Path, name: str) -> Path:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_files_load_through_a_child_process(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tried, run = list[str](), sandbox.run_child
-    monkeypatch.setattr(sandbox, "run_child", lambda program, data: (run(program, data), tried.append(program)))
+def test_files_load_through_a_child_process(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = list[str]()
+    run = sandbox.run_child
+    monkeypatch.setattr(
+        sandbox, "run_child", lambda program, data: (run(program, data), tried.append(program))
+    )
     model = hf.Model.load(write(tmp_path, name), SCHEMA)
     assert len(tried) == 1
     assert model.classes == (0, 1)
@@ -55,7 +64,8 @@ def test_a_file_that_wrecks_the_child_is_refused(
     (tmp_path / "wrecked.py").write_text(f"def try_out(data):\n    {code}\n")
     program = (
         "from holdfast.models.formats import sandbox\n"
-        "sandbox.CPU_SECONDS = 1; sandbox.READERS['skops'] = ('wrecked', 'json'); sandbox.main('skops')"
+        "sandbox.CPU_SECONDS = 1; sandbox.READERS['skops'] = ('wrecked', 'json'); "
+        "sandbox.main('skops')"
     )
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     run = sandbox.run_child
@@ -82,9 +92,13 @@ def test_what_a_child_process_does_wrong_is_a_refusal() -> None:
 def test_many_models_are_tried_in_one_child(monkeypatch: pytest.MonkeyPatch) -> None:
     sandbox.try_all_in_child([])
     with pytest.raises(FileError, match="XGBoost cannot read the file"):
-        sandbox.try_all_in_child([("xgboost", b'{"learner": {"objective": {"name": "binary:logistic"}}}')])
+        sandbox.try_all_in_child(
+            [("xgboost", b'{"learner": {"objective": {"name": "binary:logistic"}}}')]
+        )
     limits_of = dict[str, int]()
-    monkeypatch.setattr(sandbox, "_limit", lambda size, seconds: limits_of.update(size=size, seconds=seconds))
+    monkeypatch.setattr(
+        sandbox, "_limit", lambda size, seconds: limits_of.update(size=size, seconds=seconds)
+    )
     monkeypatch.setitem(sandbox.READERS, "skops", ("json", "json"))
     monkeypatch.setattr("json.try_out", lambda data: None, raising=False)
     sandbox._try_out([("skops", b"12")] * (sandbox.AT_ONCE + 1))
@@ -93,10 +107,19 @@ def test_many_models_are_tried_in_one_child(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_the_threat_model_is_true() -> None:
     text = (Path(__file__).parents[3] / "SECURITY.md").read_text("utf-8")
-    seconds, memory = f"{sandbox.CPU_SECONDS} s of processor time, {sandbox.TIMEOUT} s", f"{sandbox.MEMORY >> 30} GiB"
+    seconds = f"{sandbox.CPU_SECONDS} s of processor time, {sandbox.TIMEOUT} s"
+    memory = f"{sandbox.MEMORY >> 30} GiB"
     assert seconds in text
     assert f"{memory} of address space" in text
-    for words in (f"{limits.MOST_ENTRIES:,} entries", f"{limits.MOST_BYTES >> 30} GiB", f"{MOST_NODES:,} operators"):
+    for words in (
+        f"{limits.MOST_ENTRIES:,} entries",
+        f"{limits.MOST_BYTES >> 30} GiB",
+        f"{MOST_NODES:,} operators",
+    ):
         assert words in text
-    tried = [line.split("|")[1].split()[0].lower() for line in text.splitlines() if line.endswith("| yes |")]
+    tried = [
+        line.split("|")[1].split()[0].lower()
+        for line in text.splitlines()
+        if line.endswith("| yes |")
+    ]
     assert tried == list(sandbox.READERS)

@@ -12,8 +12,19 @@ def test_ubjson_is_read_within_bounds() -> None:
         "b": [True, False, None, "hi"],
     }
     for data in (
-        b"", b"{", b"[", b"[" * 5000, b"[$d#L\x7f\xff\xff\xff\xff\xff\xff\xff", b"Si\xffabc", b"q", b"[$T#i\x05",
-        b"i\x01i\x01", b"{i\x01aTi\x01aT}", b"Si\x02\xff\xff", b"[#l\x7f\xff\xff\xff", b"SSi\x01a",
-    ):  # fmt: skip
+        b"",
+        b"{",
+        b"[",
+        b"[" * 5000,
+        b"[$d#L\x7f\xff\xff\xff\xff\xff\xff\xff",
+        b"Si\xffabc",
+        b"q",
+        b"[$T#i\x05",
+        b"i\x01i\x01",
+        b"{i\x01aTi\x01aT}",
+        b"Si\x02\xff\xff",
+        b"[#l\x7f\xff\xff\xff",
+        b"SSi\x01a",
+    ):
         with pytest.raises(FileError):
             ubjson.read(data)

@@ -33,11 +33,16 @@ class Bomb:
         self.marker = marker
 
     def __reduce__(self) -> tuple[object, tuple[object, ...]]:
-        code = f"import os; os.environ['HOLDFAST_CANARY'] = 'sung'; open({str(self.marker)!r}, 'w').close()"
+        code = (
+            f"import os; os.environ['HOLDFAST_CANARY'] = 'sung'; open({str(self.marker)!r}, "
+            "'w').close()"
+        )
         return exec, (code,)
 
 
-def test_the_canary_sings_when_it_is_unpickled(canary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_canary_sings_when_it_is_unpickled(
+    canary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOLDFAST_CANARY", "")
     pickle.loads(pickle.dumps(Bomb(canary)))
     assert canary.exists()
@@ -69,23 +74,40 @@ DANGEROUS: dict[str, tuple[str, Callable[[Path], bytes]]] = {
     "cloudpickle": ("cloudpickle", lambda m: cloudpickle.dumps((lambda: m, Bomb(m)))),
     "dill": ("dill", lambda m: pickle.dumps(("dill._dill", Bomb(m)))),
     "torch": ("torch", lambda m: torch_saved(Bomb(m))),
-    "torch, old": ("torch", lambda m: b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19." + pickle.dumps(Bomb(m))),
+    "torch, old": (
+        "torch",
+        lambda m: b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19." + pickle.dumps(Bomb(m)),
+    ),
     "torchscript": (
         "torchscript",
         lambda m: zipped(
-            m__data_DOT_pkl=pickle.dumps(Bomb(m)), m__constants_DOT_pkl=pickle.dumps(Bomb(m)), m__code__a_DOT_py=b"1"
+            m__data_DOT_pkl=pickle.dumps(Bomb(m)),
+            m__constants_DOT_pkl=pickle.dumps(Bomb(m)),
+            m__code__a_DOT_py=b"1",
         ),
     ),
     "pt2": (
         "pt2",
-        lambda m: zipped(m__archive_format=b"pt2", m__data__weights__payload_DOT_pkl=pickle.dumps(Bomb(m))),
+        lambda m: zipped(
+            m__archive_format=b"pt2", m__data__weights__payload_DOT_pkl=pickle.dumps(Bomb(m))
+        ),
     ),
 }
-NAMES = ["model.pkl", "model.safetensors", "model.onnx", "model.skops", "model.json", "model.txt", "model"]
+NAMES = [
+    "model.pkl",
+    "model.safetensors",
+    "model.onnx",
+    "model.skops",
+    "model.json",
+    "model.txt",
+    "model",
+]
 
 
 @pytest.mark.parametrize("what", DANGEROUS)
-def test_files_that_run_code_are_refused_and_not_run(what: str, tmp_path: Path, canary: Path) -> None:
+def test_files_that_run_code_are_refused_and_not_run(
+    what: str, tmp_path: Path, canary: Path
+) -> None:
     kind, make = DANGEROUS[what]
     for name in NAMES:
         path = tmp_path / name
@@ -115,9 +137,14 @@ def test_trusted_files_load(tmp_path: Path) -> None:
         warnings.simplefilter("ignore")
         torch.jit.save(torch.jit.trace(net, x), tmp_path / "script.pt")
         torch.export.save(
-            torch.export.export(net, (x,), dynamic_shapes=({0: torch.export.Dim("n")},)), tmp_path / "m.pt2"
+            torch.export.export(net, (x,), dynamic_shapes=({0: torch.export.Dim("n")},)),
+            tmp_path / "m.pt2",
         )
-        assert [kind_of(tmp_path / n).name for n in ("m.pt", "script.pt", "m.pt2")] == ["torch", "torchscript", "pt2"]
+        assert [kind_of(tmp_path / n).name for n in ("m.pt", "script.pt", "m.pt2")] == [
+            "torch",
+            "torchscript",
+            "pt2",
+        ]
         for name in ("m.pt", "script.pt", "m.pt2"):
             with pytest.raises(UnsafeFileError):
                 hf.Model.load(tmp_path / name, SCHEMA)

@@ -46,7 +46,9 @@ def test_xgboost_files_predict_the_same_to_the_bit(kind: str, tmp_path: Path) ->
         original = xgboost.XGBClassifier()
         original.load_model(path)
         model = hf.Model.load(path, hf.Schema.infer(table))
-        assert np.array_equal(model.wrapped.predict_proba(table), original.predict_proba(table)), more
+        assert np.array_equal(model.wrapped.predict_proba(table), original.predict_proba(table)), (
+            more
+        )
         assert model.classes == tuple(range(max(2, len(set(y)))))
 
 
@@ -79,18 +81,42 @@ def put(key: str, value: object) -> Callable[[dict], None]:
         (lambda m: trees(m)[0]["tree_param"].update(num_nodes="9999999"), "9999999 nodes"),
         (lambda m: trees(m)[0]["tree_param"].update(size_leaf_vector="50"), "at most 1"),
         (lambda m: trees(m).pop(), "trees, and says"),
-        (lambda m: m["learner"]["gradient_booster"]["model"].update(tree_info=[0, 99]), "output of a tree"),
-        (lambda m: m["learner"]["gradient_booster"]["model"].update(iteration_indptr=[0, 50]), "steps"),
+        (
+            lambda m: m["learner"]["gradient_booster"]["model"].update(tree_info=[0, 99]),
+            "output of a tree",
+        ),
+        (
+            lambda m: m["learner"]["gradient_booster"]["model"].update(iteration_indptr=[0, 50]),
+            "steps",
+        ),
         (lambda m: m["learner"]["learner_model_param"].update(num_feature="1"), "column|names"),
         (lambda m: m["learner"]["learner_model_param"].update(num_class="-4"), "num_class"),
-        (lambda m: m["learner"]["learner_model_param"].update(base_score="[1,2,3,4]"), "base scores"),
+        (
+            lambda m: m["learner"]["learner_model_param"].update(base_score="[1,2,3,4]"),
+            "base scores",
+        ),
         (lambda m: m["learner"]["learner_model_param"].update(base_score="lots"), "base score"),
-        (lambda m: m["learner"]["objective"].update(name="rank:ndcg"), "neither a classifier .* 'rank:ndcg'"),
+        (
+            lambda m: m["learner"]["objective"].update(name="rank:ndcg"),
+            "neither a classifier .* 'rank:ndcg'",
+        ),
         (lambda m: m["learner"]["objective"].update(name="survival:cox"), "nor a regression model"),
-        (lambda m: m["learner"]["objective"].update(evil="1"), "unknown parameter 'evil' of its objective 'binary:log"),
-        (lambda m: m["learner"]["objective"]["reg_loss_param"].update(evil="1"), "unknown parameter 'evil'"),
-        (lambda m: m["learner"]["objective"]["reg_loss_param"].update(scale_pos_weight="1e999"), "expected a number"),
-        (lambda m: m["learner"]["objective"]["reg_loss_param"].update(scale_pos_weight="[1,2]"), "expected a number"),
+        (
+            lambda m: m["learner"]["objective"].update(evil="1"),
+            "unknown parameter 'evil' of its objective 'binary:log",
+        ),
+        (
+            lambda m: m["learner"]["objective"]["reg_loss_param"].update(evil="1"),
+            "unknown parameter 'evil'",
+        ),
+        (
+            lambda m: m["learner"]["objective"]["reg_loss_param"].update(scale_pos_weight="1e999"),
+            "expected a number",
+        ),
+        (
+            lambda m: m["learner"]["objective"]["reg_loss_param"].update(scale_pos_weight="[1,2]"),
+            "expected a number",
+        ),
         (lambda m: m["learner"]["objective"].update(reg_loss_param=[]), "no 'reg_loss_param'"),
         (lambda m: m["learner"]["gradient_booster"].update(name="evil"), "unknown booster"),
         (lambda m: m["learner"].pop("objective"), "no 'objective'"),
@@ -108,7 +134,9 @@ def test_wild_numbers_in_xgboost_files_are_refused(
 
 
 def test_wild_categories_in_xgboost_files_are_refused() -> None:
-    data = json.loads(xgboost_bytes("json", BY_JOB, CATEGORIES, enable_categorical=True, max_cat_to_onehot=1))
+    data = json.loads(
+        xgboost_bytes("json", BY_JOB, CATEGORIES, enable_categorical=True, max_cat_to_onehot=1)
+    )
     tree = next(t for t in trees(data) if t["categories"])
     for key, value in (
         ("categories", 1 << 40),
@@ -116,13 +144,15 @@ def test_wild_categories_in_xgboost_files_are_refused() -> None:
         ("categories_segments", -1),
         ("categories_nodes", 99),
     ):
-        old, tree[key] = tree[key], [value, *tree[key][1:]]
+        old = tree[key]
+        tree[key] = [value, *tree[key][1:]]
         with pytest.raises(FileError, match="categor"):
             own_xgboost.parse(json.dumps(data).encode())
         tree[key] = old
     cats = data["learner"]["gradient_booster"]["model"]["cats"]
     for key, value in (("sorted_idx", 99), ("feature_segments", 5)):
-        old, cats[key] = cats[key], [value, *cats[key][1:]]
+        old = cats[key]
+        cats[key] = [value, *cats[key][1:]]
         with pytest.raises(FileError, match="categories"):
             own_xgboost.parse(json.dumps(data).encode())
         cats[key] = old
@@ -140,14 +170,20 @@ def test_a_schema_of_other_columns_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("booster", ["gbtree", "dart", "gblinear"])
 def test_xgboost_files_that_estimate_a_number(objective: str, booster: str, tmp_path: Path) -> None:
     settings = {"n_estimators": 4, "n_jobs": 1, "booster": booster, **XGBOOST_NUMBERS[objective]}
-    fitted = xgboost.XGBRegressor(objective=objective, **settings).fit(TABLE, POSITIVE / POSITIVE.max())
+    fitted = xgboost.XGBRegressor(objective=objective, **settings).fit(
+        TABLE, POSITIVE / POSITIVE.max()
+    )
     for name in ("m.json", "m.ubj"):
         fitted.save_model(tmp_path / name)
-        check_estimates(tmp_path / name, fitted.predict, copied=objective in PLAIN and booster == "gbtree")
+        check_estimates(
+            tmp_path / name, fitted.predict, copied=objective in PLAIN and booster == "gbtree"
+        )
 
 
 def test_columns_of_the_library_s_own_names_are_taken_in_order(tmp_path: Path) -> None:
-    grown = xgboost.train({"max_depth": 2}, xgboost.DMatrix(TABLE.set_axis(["f0", "f1", "f2"], axis=1), TWO), 2)
+    grown = xgboost.train(
+        {"max_depth": 2}, xgboost.DMatrix(TABLE.set_axis(["f0", "f1", "f2"], axis=1), TWO), 2
+    )
     grown.save_model(tmp_path / "m.json")
     theirs = grown.predict(xgboost.DMatrix(TABLE.set_axis(["f0", "f1", "f2"], axis=1)))
     assert np.array_equal(hf.Model.load(tmp_path / "m.json", SCHEMA).predict(TABLE), theirs)

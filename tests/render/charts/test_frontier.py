@@ -17,7 +17,9 @@ def drawn(chart: object, layer: int) -> list[dict[str, object]]:
 
 def test_a_thin_line_per_person_a_thick_one_for_the_median_and_counts() -> None:
     chart = three_people().plot()
-    thin, thick, counts = drawn(chart, 0), drawn(chart, 1), drawn(chart, 4)
+    thin = drawn(chart, 0)
+    thick = drawn(chart, 1)
+    counts = drawn(chart, 4)
     assert {(line["person"], line["level"], line["cost"]) for line in thin} == {
         ("Ann", "80%", 1.0),
         ("Ann", "90%", 2.0),
@@ -25,7 +27,11 @@ def test_a_thin_line_per_person_a_thick_one_for_the_median_and_counts() -> None:
         ("Ben", "80%", 4.0),
         ("Ben", "90%", 4.0),
     }  # Cyd reaches none of them
-    assert [(line["level"], line["cost"]) for line in thick] == [("80%", 2.5), ("90%", 3.0), ("99%", 3.0)]
+    assert [(line["level"], line["cost"]) for line in thick] == [
+        ("80%", 2.5),
+        ("90%", 3.0),
+        ("99%", 3.0),
+    ]
     assert [line["reached"] for line in counts] == ["2 of 3", "2 of 3", "1 of 3"]
     assert "90%: median cost 3.00, reached by 2 of 3 people." in to_svg(chart)
 

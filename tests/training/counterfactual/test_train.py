@@ -1,4 +1,5 @@
-"""Counterfactual Training: search, objective and loop against a plain reading of the paper, and the paper's claims."""
+"""Counterfactual Training: search, objective and loop against a plain reading of the paper, and the
+paper's claims."""
 
 import copy
 import io
@@ -52,19 +53,41 @@ def column(value: float, models: int = 1) -> Tensor:
     return torch.full((models, 1, 1), value, dtype=F64)
 
 
-def search(models: int = 1, *, lam: float = 0.001, energy: float = 5.0, tau: float = 0.75, lr: float = 0.1,
-           steps: int = 30, epsilon: float = 0.3) -> SearchSettings:  # fmt: skip
+def search(
+    models: int = 1,
+    *,
+    lam: float = 0.001,
+    energy: float = 5.0,
+    tau: float = 0.75,
+    lr: float = 0.1,
+    steps: int = 30,
+    epsilon: float = 0.3,
+) -> SearchSettings:
     return SearchSettings(*[column(v, models) for v in (lam, energy, tau, lr)], steps, epsilon)
 
 
 def walked(
-    net: nn.Module, x: Tensor, t: Tensor, variant: Variant, steps: int, epsilon: float, domain: Domain
+    net: nn.Module,
+    x: Tensor,
+    t: Tensor,
+    variant: Variant,
+    steps: int,
+    epsilon: float,
+    domain: Domain,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The search as the paper's code has it, row by row: end, nascent, matured, steps."""
-    phi, ends, nears, matured, counts = decay(steps), [], [], [], []
-    low, high = domain.low[:, 0], domain.high[:, 0]
+    phi = decay(steps)
+    ends = []
+    nears = []
+    matured = []
+    counts = []
+    low = domain.low[:, 0]
+    high = domain.high[:, 0]
     for x0, y in zip(x, t.tolist(), strict=True):
-        z, near, done, count = x0.clone(), x0.clone(), False, 0
+        z = x0.clone()
+        near = x0.clone()
+        done = False
+        count = 0
         for k in range(steps + 1):
             if float((z - x0).abs().max()) <= epsilon:
                 near = z.clone()
@@ -74,13 +97,17 @@ def walked(
             z.requires_grad_()
             raw = net(z[None])[0]
             e = -raw[y]
-            loss = nn.functional.cross_entropy(raw[None], torch.tensor([y])) + variant.lam * (z - x0).abs().sum()
+            loss = (
+                nn.functional.cross_entropy(raw[None], torch.tensor([y]))
+                + variant.lam * (z - x0).abs().sum()
+            )
             (g,) = torch.autograd.grad(loss + variant.energy * phi[k] * (e + 1e-3 * e**2), z)
             step = -variant.lr * g
             step[domain.fixed] = 0
             step[domain.up] = step[domain.up].clamp_min(0)
             step[domain.down] = step[domain.down].clamp_max(0)
-            z, count = torch.clamp(z.detach() + step, low, high), count + 1
+            z = torch.clamp(z.detach() + step, low, high)
+            count = count + 1
         ends.append(z), nears.append(near), matured.append(done), counts.append(count)
     return torch.stack(ends), torch.stack(nears), torch.tensor(matured), torch.tensor(counts)
 
@@ -96,25 +123,43 @@ def spared(positive: Tensor, mature: Tensor, domain: Domain) -> Tensor:
 
 
 def by_the_book(
-    net: nn.Module, x: Tensor, y: Tensor, k: int, seed: int, variant: Variant, shared: SharedSettings, loop: RobustLoop
+    net: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    k: int,
+    seed: int,
+    variant: Variant,
+    shared: SharedSettings,
+    loop: RobustLoop,
 ) -> nn.Module:
     """The outer loop with autograd and torch's Adam, and the library's draws."""
     plan = Variation((seed,), (seed,))
-    orders, draws = Orders(plan, len(x)), RowDraws(plan, len(x), shared.count)
+    orders = Orders(plan, len(x))
+    draws = RowDraws(plan, len(x), shared.count)
     by_class = [(y == c).nonzero().squeeze(1) for c in range(k)]
     there = [c for c in range(k) if len(by_class[c])]
     adam = torch.optim.Adam(net.parameters(), lr=loop.lr, eps=loop.adam_eps)
 
     def tuples(rows: Tensor, u: Tensor) -> tuple[Tensor, ...]:
-        x0, y0 = x[rows], y[rows]
+        x0 = x[rows]
+        y0 = y[rows]
         others = [[c for c in there if c != now] for now in net(x0).argmax(1).tolist()]
-        wish = torch.tensor([o[int(v * len(o))] for o, v in zip(others, u[0].tolist(), strict=True)])
-        end, near, matured, _ = walked(net, x0, wish, variant, shared.steps, shared.epsilon, shared.domain)
-        at = [by_class[c][int(v * len(by_class[c]))] for c, v in zip(wish.tolist(), u[1].tolist(), strict=True)]
-        draft, counts = shared.kind == "draft", torch.ones(len(x0), dtype=torch.bool)
+        wish = torch.tensor(
+            [o[int(v * len(o))] for o, v in zip(others, u[0].tolist(), strict=True)]
+        )
+        end, near, matured, _ = walked(
+            net, x0, wish, variant, shared.steps, shared.epsilon, shared.domain
+        )
+        at = [
+            by_class[c][int(v * len(by_class[c]))]
+            for c, v in zip(wish.tolist(), u[1].tolist(), strict=True)
+        ]
+        draft = shared.kind == "draft"
+        counts = torch.ones(len(x0), dtype=torch.bool)
         positive = x0.clone() if draft else x[torch.stack(at)]
         if draft:
-            near, counts = end, (end - x0).abs().amax(1) <= shared.epsilon
+            near = end
+            counts = (end - x0).abs().amax(1) <= shared.epsilon
         if shared.spare_wrong:
             counts = counts & (net(x0).argmax(1) == y0)
         mature = torch.where(matured[:, None], end, positive)
@@ -131,8 +176,13 @@ def by_the_book(
             if len(group):
                 mine = [v[group] for v in held] if held else tuples(rows[group], u[:, group])
                 wish, near, mature, positive, y0, counts = mine
-                e, e_plus = (-net(v).gather(1, wish[:, None]) for v in (mature, positive))
-                loss = loss + variant.div * (e_plus - e).mean() + variant.reg * (e_plus**2 + e**2).mean()
+                e = -net(mature).gather(1, wish[:, None])
+                e_plus = -net(positive).gather(1, wish[:, None])
+                loss = (
+                    loss
+                    + variant.div * (e_plus - e).mean()
+                    + variant.reg * (e_plus**2 + e**2).mean()
+                )
                 each = nn.functional.cross_entropy(net(near), y0, reduction="none")
                 loss = loss + variant.adv * (each * counts).mean()
             adam.zero_grad()
@@ -148,7 +198,8 @@ def task(k: int, n: int = 60, d: int = 4) -> tuple[Tensor, Tensor]:
 
 NONE = torch.zeros(0, dtype=torch.int64)
 WIDE = torch.full((4, 1), 2.5, dtype=F64)
-FREE, BOUND = Domain.of(task(2)[0]), Domain(-WIDE, WIDE, torch.tensor([0]), torch.tensor([1]), torch.tensor([2]))
+FREE = Domain.of(task(2)[0])
+BOUND = Domain(-WIDE, WIDE, torch.tensor([0]), torch.tensor([1]), torch.tensor([2]))
 
 
 def as_if_wide(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +213,8 @@ class Odd(nn.Module):
 
     def __init__(self, d: int, k: int) -> None:
         super().__init__()
-        self.a, self.b = nn.Linear(d, 6, dtype=F64), nn.Linear(6, k, dtype=F64)
+        self.a = nn.Linear(d, 6, dtype=F64)
+        self.b = nn.Linear(6, k, dtype=F64)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.b(torch.tanh(self.a(x)))
@@ -196,21 +248,27 @@ def test_training_is_that_of_the_paper(
         as_if_wide(monkeypatch)
     x, y = task(k)
     net = seeded(Odd(4, k) if kind == "torch.func" else mlp(4, (7,), k).double())
-    shared, loop = (
-        SharedSettings(**({"steps": 14, "count": 23} | settings)),
-        RobustLoop(epochs=3, batch_size=17, lr=0.02),
-    )
-    variant, plan = two(k), Variation((0, 1), (0, 5))
+    shared = SharedSettings(**({"steps": 14, "count": 23} | settings))
+    loop = RobustLoop(epochs=3, batch_size=17, lr=0.02)
+    variant = two(k)
+    plan = Variation((0, 1), (0, 5))
     if shared.kind == "draft":
         variant = [replace(t, reg=0.0) for t in variant]
     state = {name: v.detach() for name, v in net.state_dict().items()}
-    models, numbers, _ = fit_contrast(net, lambda _: state, x, y, k, plan, variant, shared, loop, BAR)
+    models, numbers, _ = fit_contrast(
+        net, lambda _: state, x, y, k, plan, variant, shared, loop, BAR
+    )
     assert isinstance(models, ModuleStack if kind == "torch.func" else Stack)
     for i in range(2):
         mine = by_the_book(copy.deepcopy(net), x, y, k, plan.order[i], variant[i], shared, loop)
-        for a, b in zip(models.module(i).state_dict().values(), mine.state_dict().values(), strict=True):
+        for a, b in zip(
+            models.module(i).state_dict().values(), mine.state_dict().values(), strict=True
+        ):
             torch.testing.assert_close(a, b, rtol=1e-7, atol=1e-9)
-        moved = [float((a - b).abs().max()) for a, b in zip(mine.state_dict().values(), state.values(), strict=True)]
+        moved = [
+            float((a - b).abs().max())
+            for a, b in zip(mine.state_dict().values(), state.values(), strict=True)
+        ]
         assert min(moved) > 1e-3
     plain = round(shared.burn_in * 3)
     assert bool(numbers[:plain, :, 2:].isnan().all())
@@ -226,7 +284,9 @@ class Scripted:
     """Networks that are never convinced, with steps that were written down."""
 
     def __init__(self, steps: list[list[float]], sure: int = 99) -> None:
-        self.steps, self.sure, self.at = steps, sure, 0
+        self.steps = steps
+        self.sure = sure
+        self.at = 0
 
     def input_gain(self) -> float:
         return math.inf
@@ -273,15 +333,20 @@ def test_the_nascent_row_is_the_last_one_inside_the_ball() -> None:
     assert rim.nascent[0, 0].tolist() == [0.25, 0.0]  # at most epsilon, not below
 
 
-@pytest.mark.parametrize(("wide", "epsilon"), [(False, 0.3), (True, 0.3), (True, 2.0), (True, 0.01)])
+@pytest.mark.parametrize(
+    ("wide", "epsilon"), [(False, 0.3), (True, 0.3), (True, 2.0), (True, 0.01)]
+)
 def test_search_row_by_row_is_that_of_the_batch_and_of_the_book(
     wide: bool, epsilon: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if wide:
         as_if_wide(monkeypatch)
-    nets, (x, _) = [seeded(mlp(4, (7,), 3).double(), s) for s in range(3)], task(2, n=41)
-    models, wish = stacked(nets), torch.randint(3, (3, 41), generator=torch.Generator().manual_seed(0))
-    how, many = search(3, tau=0.5, lr=0.4, energy=8.0, steps=20, epsilon=epsilon), x.expand(3, -1, -1)
+    nets = [seeded(mlp(4, (7,), 3).double(), s) for s in range(3)]
+    x, _ = task(2, n=41)
+    models = stacked(nets)
+    wish = torch.randint(3, (3, 41), generator=torch.Generator().manual_seed(0))
+    how = search(3, tau=0.5, lr=0.4, energy=8.0, steps=20, epsilon=epsilon)
+    many = x.expand(3, -1, -1)
     for domain in (FREE, BOUND):
         whole = search_counterfactuals(models, many, wish, how, domain)
         stopped = [len(set(whole.steps.tolist())), int(whole.immature.sum())]
@@ -312,7 +377,9 @@ def test_what_may_not_change_does_not_and_limits_hold_from_outside_too(
         as_if_wide(monkeypatch)
     x = numbers(1, 200, 4, seed=8) * 2  # some rows start outside the limits
     models = stacked([seeded(mlp(4, (7,), 2).double())])
-    found = search_counterfactuals(models, x, torch.ones(1, 200, dtype=torch.int64), search(lr=0.8, tau=0.99), BOUND)
+    found = search_counterfactuals(
+        models, x, torch.ones(1, 200, dtype=torch.int64), search(lr=0.8, tau=0.99), BOUND
+    )
     for rows in (found.last, found.nascent):
         assert torch.equal(rows[..., 0], x[..., 0])
         assert bool((rows[..., 1] >= x[..., 1]).all())
@@ -334,10 +401,13 @@ class Broken(nn.Module):
 
 
 def test_gradients_that_are_no_numbers_move_nothing_and_stop_nothing() -> None:
-    models, x = stacked([seeded(Broken())]), torch.tensor([[[0.0, 1.0], [1.0, 0.0]]], dtype=F64)
+    models = stacked([seeded(Broken())])
+    x = torch.tensor([[[0.0, 1.0], [1.0, 0.0]]], dtype=F64)
     far = torch.full((2, 1), 9.0, dtype=F64)
     domain = Domain(-far, far, NONE, NONE, NONE)
-    found = search_counterfactuals(models, x, torch.tensor([[1, 1]]), search(tau=0.999, steps=5), domain)
+    found = search_counterfactuals(
+        models, x, torch.tensor([[1, 1]]), search(tau=0.999, steps=5), domain
+    )
     assert found.last[0, 0, 0] == 0
     assert found.last[0, 0, 1] != 1
     assert found.last[0, 1, 0] != 1
@@ -359,23 +429,33 @@ def test_weights_of_the_energy_are_those_of_the_authors_code() -> None:
         assert (float(phi[0]), float(phi[-1])) == pytest.approx((first, last), abs=6e-5)
         assert float(phi.sum()) == pytest.approx(total, abs=6e-3)
     assert float(decay(12).abs().max()) == 0
-    # One step on a linear model: W^T (S - e_t) + lam sign + energy phi (-1 + 2e-3 z_t) W_t, where the sign is still 0.
+    # One step on a linear model: W^T (S - e_t) + lam sign + energy phi (-1 + 2e-3 z_t) W_t, where
+    # the sign is still 0.
     net = seeded(mlp(3, (), 4).double())
-    x, far = numbers(1, 1, 3, seed=2), torch.full((3, 1), 9.0, dtype=F64)
+    x = numbers(1, 1, 3, seed=2)
+    far = torch.full((3, 1), 9.0, dtype=F64)
     found = search_counterfactuals(
         stacked([net]), x, torch.tensor([[2]]), search(steps=1), Domain(-far, far, NONE, NONE, NONE)
     )
-    w, z = net[0].weight.detach(), net(x[0])[0].detach()
+    w = net[0].weight.detach()
+    z = net(x[0])[0].detach()
     s = torch.softmax(z, 0) - torch.eye(4, dtype=F64)[2]
     torch.testing.assert_close(found.last[0, 0], x[0, 0] - 0.1 * w.T @ s)  # phi is 0 for one step
     found = search_counterfactuals(
-        stacked([net]), x, torch.tensor([[2]]), search(steps=30, tau=0.9), Domain(-far, far, NONE, NONE, NONE)
+        stacked([net]),
+        x,
+        torch.tensor([[2]]),
+        search(steps=30, tau=0.9),
+        Domain(-far, far, NONE, NONE, NONE),
     )
-    walk, phi = x[0, 0].clone(), decay(30)
+    walk = x[0, 0].clone()
+    phi = decay(30)
     for k in range(30):
         z = net(walk[None])[0].detach()
         s = torch.softmax(z, 0) - torch.eye(4, dtype=F64)[2]
-        walk -= 0.1 * (w.T @ s + 0.001 * (walk - x[0, 0]).sign() + 5 * phi[k] * (-1 + 2e-3 * z[2]) * w[2])
+        walk -= 0.1 * (
+            w.T @ s + 0.001 * (walk - x[0, 0]).sign() + 5 * phi[k] * (-1 + 2e-3 * z[2]) * w[2]
+        )
     assert found.immature.item()
     torch.testing.assert_close(found.last[0, 0], walk)
 
@@ -384,11 +464,15 @@ def test_weights_of_the_energy_are_those_of_the_authors_code() -> None:
 
 
 def linear_pair(domain: Domain, mature: Tensor, positive: Tensor) -> Tensor:
-    """The gradient of the divergence of one pair by the weights (columns, classes) and biases of a linear model."""
+    """The gradient of the divergence of one pair by the weights (columns, classes) and biases of a
+    linear model."""
     models = stacked([seeded(mlp(4, (), 3).double())])
     x, y = task(3)
-    shared, variant = SharedSettings(domain, count=1), Variant(clf=0.0, div=1.0, reg=0.0, adv=0.0)
-    training = ContrastTraining(models, x, y, 3, Variation((0,), (0,)), [variant], shared, RobustLoop(batch_size=60))
+    shared = SharedSettings(domain, count=1)
+    variant = Variant(clf=0.0, div=1.0, reg=0.0, adv=0.0)
+    training = ContrastTraining(
+        models, x, y, 3, Variation((0,), (0,)), [variant], shared, RobustLoop(batch_size=60)
+    )
     positive = positive.clone()
     domain.hold_(positive.mT, mature.mT)
     one = torch.ones(1, 1, dtype=torch.bool)
@@ -396,14 +480,18 @@ def linear_pair(domain: Domain, mature: Tensor, positive: Tensor) -> Tensor:
     pairs = ContrastPairs(mature, positive, wish, mature, wish, one, one, torch.zeros(1))
     split = BatchSplit.of(60, 60, 1, F64)
     soft, straight, constant = training.slopes(torch.arange(60)[None], pairs, split)
-    g, _ = models.backprop(x[None], pairs.rows(), lambda raw: torch.softmax(raw, 2) * soft + straight * raw + constant)
+    g, _ = models.backprop(
+        x[None], pairs.rows(), lambda raw: torch.softmax(raw, 2) * soft + straight * raw + constant
+    )
     return g
 
 
 def test_the_divergence_of_a_linear_model_has_the_gradient_of_the_paper() -> None:
-    mature, positive = numbers(1, 1, 4, seed=1), numbers(1, 1, 4, seed=2)
+    mature = numbers(1, 1, 4, seed=1)
+    positive = numbers(1, 1, 4, seed=2)
     g = linear_pair(FREE, mature, positive)
-    weights, bias = g[:12].view(4, 3), g[12:]
+    weights = g[:12].view(4, 3)
+    bias = g[12:]
     torch.testing.assert_close(weights[:, 1], (mature - positive)[0, 0], rtol=1e-12, atol=1e-15)
     assert weights[:, [0, 2]].abs().max() == 0
     assert bias.abs().max() < 1e-15
@@ -418,20 +506,29 @@ def test_rows_that_never_mature_have_no_part_in_the_divergence() -> None:
     x, y = task(3)
     net = seeded(mlp(4, (7,), 3).double())
     state = {name: v.detach() for name, v in net.state_dict().items()}
-    loop, plan = RobustLoop(epochs=2, batch_size=20, lr=0.02), Variation((0, 0), (0, 0))
+    loop = RobustLoop(epochs=2, batch_size=20, lr=0.02)
+    plan = Variation((0, 0), (0, 0))
 
     def run(settings: dict[str, Any], *variant: Variant) -> tuple[ModelStack, Tensor]:
         shared = SharedSettings(FREE, steps=3, count=30, **settings)
         return fit_contrast(net, lambda _: state, x, y, 3, plan, variant, shared, loop, BAR)[:2]
 
-    never, all_ = Variant(tau=0.999), Variant(tau=1e-9)
-    for settings, variant, matured in (({}, never, 0.0), ({"kind": "omni"}, never, 1.0), ({}, all_, 1.0)):
+    never = Variant(tau=0.999)
+    all_ = Variant(tau=1e-9)
+    for settings, variant, matured in (
+        ({}, never, 0.0),
+        ({"kind": "omni"}, never, 1.0),
+        ({}, all_, 1.0),
+    ):
         models, numbers = run(settings, variant, replace(variant, div=0.0))
         numbers = dict(zip(COLUMNS, numbers[:, 0].unbind(1), strict=True))
         assert numbers["matured"].tolist() == [matured] * 2
         assert float(numbers["ridge"].min()) > 0.1
-        first, second = (torch.cat([v[i].flatten() for v in models.state().values()]) for i in range(2))
-        apart, divergence = float((first - second).abs().max()), float(numbers["divergence"].abs().max())
+        first, second = (
+            torch.cat([v[i].flatten() for v in models.state().values()]) for i in range(2)
+        )
+        apart = float((first - second).abs().max())
+        divergence = float(numbers["divergence"].abs().max())
         if variant is all_:
             assert apart > 1e-3
             assert divergence > 1e-2
@@ -465,7 +562,8 @@ def test_omniscient_pairs_are_rows_that_the_network_gives_the_class() -> None:
     apart = (pairs.mature[:, :, None] - theirs[:, None]).abs().amax(3).amin(2)
     assert float(apart.max()) == 0  # each is one of the rows that were drawn
     models.theta.zero_()
-    models.layers[-1][1][..., 2] = 1.0  # all rows are given class 2, so that none has the class to reach
+    # all rows are given class 2, so that none has the class to reach
+    models.layers[-1][1][..., 2] = 1.0
     pairs = training.pairs(rows, u)
     assert bool((pairs.mature[:, :, None] == theirs[:, None]).all(3).any(2).all())
     assert not torch.equal(pairs.label, torch.full_like(pairs.label, 2))
@@ -479,7 +577,9 @@ def test_the_class_to_reach_is_never_the_one_given_and_half_of_two_is_a_flip() -
         models = stacked([seeded(mlp(4, (7,), k).double(), s) for s in range(2)])
         shared = SharedSettings(FREE, count=200, steps=9)
         variant = [Variant(tau=0.5, lr=0.5)] * 2
-        training = ContrastTraining(models, x, y, k, Variation((0, 1), (0, 1)), variant, shared, RobustLoop())
+        training = ContrastTraining(
+            models, x, y, k, Variation((0, 1), (0, 1)), variant, shared, RobustLoop()
+        )
         wished = torch.zeros(k)
         for _ in range(5):
             rows, u = training.draws.next()
@@ -487,7 +587,8 @@ def test_the_class_to_reach_is_never_the_one_given_and_half_of_two_is_a_flip() -
             now = models.vjp(x[rows].mT)[0].argmax(1)
             assert all(len(set(r.tolist())) == 200 for r in rows)
             assert bool((pairs.wanted != now).all())
-            assert torch.equal(pairs.label, y[rows])  # the true class, also of rows that the network gets wrong
+            # the true class, also of rows that the network gets wrong
+            assert torch.equal(pairs.label, y[rows])
             assert bool((now != y[rows]).any())
             wished += torch.bincount(pairs.wanted.flatten(), minlength=k)
             if k == 2:
@@ -495,26 +596,35 @@ def test_the_class_to_reach_is_never_the_one_given_and_half_of_two_is_a_flip() -
                 flipped = models.vjp(found.last.mT)[0].argmax(1) == pairs.wanted
                 assert torch.equal(flipped, pairs.matured)
                 assert 0 < int(pairs.matured.sum()) < 400
-        assert torch.equal(wished > 0, torch.bincount(y, minlength=k) > 0)  # no row of the others could be drawn
+        # no row of the others could be drawn
+        assert torch.equal(wished > 0, torch.bincount(y, minlength=k) > 0)
 
 
 def test_no_gradient_goes_through_the_search_and_it_changes_nothing() -> None:
     torch.manual_seed(3)
     module = nn.Sequential(
         nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Dropout(0.5), nn.Linear(8, 2)
-    ).double()  # fmt: skip
+    ).double()
     x, y = task(2)
     models = stacked([module])
     assert isinstance(models, ModuleStack)
     models.theta.requires_grad_()
     training = ContrastTraining(
-        models, x, y, 2, Variation((0,), (0,)), [Variant(tau=0.6)], SharedSettings(FREE, count=30), RobustLoop()
+        models,
+        x,
+        y,
+        2,
+        Variation((0,), (0,)),
+        [Variant(tau=0.6)],
+        SharedSettings(FREE, count=30),
+        RobustLoop(),
     )
     state = {name: v.detach().clone() for name, v in models.state().items()}
     rows, u = training.draws.next()
     before = torch.get_rng_state()
     with torch.no_grad():
-        first, second = training.pairs(rows, u), training.pairs(rows, u)
+        first = training.pairs(rows, u)
+        second = training.pairs(rows, u)
     for part in (first.mature, first.positive, first.nascent):
         assert part.grad_fn is None
         assert not part.requires_grad
@@ -537,69 +647,102 @@ def test_without_the_ridge_energies_run_away() -> None:
     data = load("linearly_separable", n=3000)
     schema = Schema.infer(data.X, scaling="none")
     fit = hf.train_counterfactual(
-        hf.Recipe(hidden=(32,), epochs=15, batch_size=30), data.X, data.y, schema, objective="energy",
-        search=hf.CounterfactualSearch(tau=0.5), variants={"none": {"l_reg": 0.0}, "some": {"l_reg": 0.1}},
-    )  # fmt: skip
+        hf.Recipe(hidden=(32,), epochs=15, batch_size=30),
+        data.X,
+        data.y,
+        schema,
+        objective="energy",
+        search=hf.CounterfactualSearch(tau=0.5),
+        variants={"none": {"l_reg": 0.0}, "some": {"l_reg": 0.1}},
+    )
     ridge = fit.history.pivot(index="epoch", columns="variant", values="ridge")
     assert ridge["none"].iloc[-1] > 1000 * ridge["some"].iloc[-1]
     assert ridge["none"].iloc[-1] > 5 * ridge["none"].iloc[6]
-    # The minimum over z of (div z + reg z^2), for either row of a pair, is at |z| = div / (2 reg) = 2.5.
+    # The minimum over z of (div z + reg z^2), for either row of a pair, is at |z| = div / (2 reg) =
+    # 2.5.
     assert ridge["some"].iloc[-1] == pytest.approx(2 * 2.5**2, rel=0.1)
 
 
 def test_protection_lowers_the_sensitivity_to_what_is_protected() -> None:
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 1000)
-    X = pd.DataFrame(rng.normal(size=(1000, 2)) + np.where(y == 1, 1.0, -1.0)[:, None], columns=["a", "b"])
-    recipe, ratios = hf.Recipe(hidden=(), epochs=20, batch_size=50, lr=0.01), dict[str, Tensor]()
+    X = pd.DataFrame(
+        rng.normal(size=(1000, 2)) + np.where(y == 1, 1.0, -1.0)[:, None], columns=["a", "b"]
+    )
+    recipe = hf.Recipe(hidden=(), epochs=20, batch_size=50, lr=0.01)
+    ratios = dict[str, Tensor]()
     for fixed in ("a", ""):
         fit = hf.train_counterfactual(
-            recipe, X, y, Schema.infer(X, scaling="none", fixed=[fixed] if fixed else []), seeds=10,
+            recipe,
+            X,
+            y,
+            Schema.infer(X, scaling="none", fixed=[fixed] if fixed else []),
+            seeds=10,
             search=hf.CounterfactualSearch(tau=0.5, n_counterfactuals=500),
             variants={"taught": {}, "plain": {"objective": "plain"}},
-        )  # fmt: skip
+        )
         for group in fit.bank.groups:
             assert isinstance(group.networks, Stack)
             w = group.networks.layers[0][0]
             theta = (w[..., 1] - w[..., 0]).abs()
             ratios[f"{group.family} {fixed}"] = theta[:, 0] / theta[:, 1]
     assert bool((ratios["taught a"] < 0.8 * ratios["plain a"]).all())
-    assert float((ratios["taught "] / ratios["plain "]).mean()) > 0.9  # nothing of the kind where nothing is protected
+    # nothing of the kind where nothing is protected
+    assert float((ratios["taught "] / ratios["plain "]).mean()) > 0.9
 
 
 def implausibility(fit: Any, rows: Any, schema: Schema, domain: Domain) -> dict[str, float]:
-    """Mean l1 distance of valid answers to rows of the class they reach, over networks, classes and energies."""
-    x, y = schema.encode(rows.X), torch.tensor((rows.y == "yes").to_numpy()).long()
+    """Mean l1 distance of valid answers to rows of the class they reach, over networks, classes and
+    energies."""
+    x = schema.encode(rows.X)
+    y = torch.tensor((rows.y == "yes").to_numpy()).long()
     out = dict[str, float]()
     for group in fit.bank.groups:
-        models, far = group.networks, list[Tensor]()
+        models = group.networks
+        far = list[Tensor]()
         assert models is not None
         m = models.count
         now = models.vjp(x.mT.expand(m, -1, -1))[0].argmax(1)
         assert float((now == y).float().mean()) > 0.985
         for energy in (0.1, 0.5, 1.0, 5.0, 10.0):
-            how = SearchSettings(*[torch.full((m, 1, 1), v) for v in (0.001, energy, 0.95, 0.1)], 50, 0.3)
+            how = SearchSettings(
+                *[torch.full((m, 1, 1), v) for v in (0.001, energy, 0.95, 0.1)], 50, 0.3
+            )
             end = search_counterfactuals(models, x.expand(m, -1, -1), 1 - now, how, domain).last
             valid = models.vjp(end.mT)[0].argmax(1) == 1 - now
             for c in (0, 1):
                 pick = valid & (now == 1 - c)
-                far += [torch.cdist(end[i][pick[i]], x[y == c], p=1).mean() for i in range(m) if pick[i].any()]
+                far += [
+                    torch.cdist(end[i][pick[i]], x[y == c], p=1).mean()
+                    for i in range(m)
+                    if pick[i].any()
+                ]
         out[group.family] = float(torch.stack(far).mean())
     return out
 
 
 @pytest.mark.parametrize(
-    ("name", "l_reg", "least", "most"), [("linearly_separable", 0.01, 15, 35), ("circles", 0.5, 45, 65)]
+    ("name", "l_reg", "least", "most"),
+    [("linearly_separable", 0.01, 15, 35), ("circles", 0.5, 45, 65)],
 )
-def test_counterfactuals_of_taught_networks_are_more_plausible(name: str, l_reg: float, least: int, most: int) -> None:
+def test_counterfactuals_of_taught_networks_are_more_plausible(
+    name: str, l_reg: float, least: int, most: int
+) -> None:
     data = load(name, n=4500)
-    rows, test = data.take(range(3000)), data.take(range(3600, 4500))
+    rows = data.take(range(3000))
+    test = data.take(range(3600, 4500))
     schema = Schema.infer(rows.X, scaling="none")
     fit = hf.train_counterfactual(
-        hf.Recipe(hidden=(32,), epochs=100, batch_size=30), rows.X, rows.y, schema, seeds=3,
-        objective=hf.CounterfactualObjective(l_reg=l_reg), search=hf.CounterfactualSearch(tau=0.5),
-        variants={"taught": {}, "plain": {"objective": "plain"}}, validation=(test.X, test.y),
-    )  # fmt: skip
+        hf.Recipe(hidden=(32,), epochs=100, batch_size=30),
+        rows.X,
+        rows.y,
+        schema,
+        seeds=3,
+        objective=hf.CounterfactualObjective(l_reg=l_reg),
+        search=hf.CounterfactualSearch(tau=0.5),
+        variants={"taught": {}, "plain": {"objective": "plain"}},
+        validation=(test.X, test.y),
+    )
     last = fit.history.groupby("variant").last()
     assert last.validation["taught"] >= last.validation["plain"] - 0.01
     found = implausibility(fit, test, schema, Domain.of(schema.encode(rows.X), schema.encoding()))
@@ -621,16 +764,34 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "energy": {"objective": "energy"},
     "adversarial": {"objective": "adversarial"},
     "draft": {"objective": "draft"},
-    "other": {"l_div": 0.1, "l_reg": 0.3, "l_adv": 1.0, "energy": 0.5, "tau": 0.9, "lam": 0.1, "lr": 0.3},
+    "other": {
+        "l_div": 0.1,
+        "l_reg": 0.3,
+        "l_adv": 1.0,
+        "energy": 0.5,
+        "tau": 0.9,
+        "lam": 0.1,
+        "lr": 0.3,
+    },
 }
 
 
 def taught(**settings: Any) -> Any:
     """Settings of the objective and of the search beside arguments of the function."""
     settings = {"n_counterfactuals": 50, **settings}
-    objective, search = (
-        kind(**{f.name: settings.pop(f.name) for f in fields(kind) if f.name in settings})
-        for kind in (hf.CounterfactualObjective, hf.CounterfactualSearch)
+    objective = hf.CounterfactualObjective(
+        **{
+            f.name: settings.pop(f.name)
+            for f in fields(hf.CounterfactualObjective)
+            if f.name in settings
+        }
+    )
+    search = hf.CounterfactualSearch(
+        **{
+            f.name: settings.pop(f.name)
+            for f in fields(hf.CounterfactualSearch)
+            if f.name in settings
+        }
     )
     given: dict[str, Any] = {"recipe": SMALL, "X": TABLE, "y": Y, "schema": SCHEMA, **settings}
     return hf.train_counterfactual(**given, objective=objective, search=search)
@@ -643,10 +804,14 @@ def test_networks_are_the_same_alone_and_beside_others() -> None:
     for i, (name, own) in enumerate(VARIANTS.items()):
         for seed in range(2):
             alone = taught(variants={name: own}, seed=5 + seed)
-            torch.testing.assert_close(scores[2 * i + seed], alone.bank.scores(TABLE)[0], rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(
+                scores[2 * i + seed], alone.bank.scores(TABLE)[0], rtol=1e-4, atol=1e-5
+            )
             columns = [c for c in both.history if c not in ("seconds", "seed", "variant")]
             theirs = both.history[(both.history.variant == name) & (both.history.seed == 5 + seed)]
-            np.testing.assert_allclose(theirs[columns], alone.history[columns], rtol=1e-3, atol=1e-5)
+            np.testing.assert_allclose(
+                theirs[columns], alone.history[columns], rtol=1e-3, atol=1e-5
+            )
     apart = (scores[::2, None] - scores[None, ::2]).abs().amax((2, 3)) + torch.eye(len(VARIANTS))
     assert float(apart.min()) > 1e-3  # each variant makes another network
     assert len(both.bank.members()) == 2 * len(VARIANTS)
@@ -660,23 +825,38 @@ def test_plain_is_the_recipe_bit_for_bit_and_burn_in_begins_like_it() -> None:
     usual = hf.ModelBank.retrain(SMALL, TABLE, Y, SCHEMA, families={"seed_and_order": 1}, seed=3)
     torch.testing.assert_close(fit.bank.scores(TABLE), usual.scores(TABLE), rtol=0, atol=0)
     assert fit.bank.members() == usual.members()
-    assert fit.history[["divergence", "ridge", "adversarial", "matured", "steps"]].isna().all(axis=None)
-    late, all_ = taught(burn_in=0.5), taught(burn_in=1.0)
+    assert (
+        fit.history[["divergence", "ridge", "adversarial", "matured", "steps"]]
+        .isna()
+        .all(axis=None)
+    )
+    late = taught(burn_in=0.5)
+    all_ = taught(burn_in=1.0)
     assert late.history.matured.isna().tolist() == [True, True, False]  # round(1.5) epochs
-    torch.testing.assert_close(all_.bank.scores(TABLE), taught(objective="plain").bank.scores(TABLE), rtol=0, atol=0)
+    torch.testing.assert_close(
+        all_.bank.scores(TABLE), taught(objective="plain").bank.scores(TABLE), rtol=0, atol=0
+    )
 
 
 def test_history_and_models() -> None:
-    fit = taught(variants={"a": {}, "b": {"objective": "plain"}}, seeds=2, seed=3, validation=(TABLE[:40], Y[:40]))
+    fit = taught(
+        variants={"a": {}, "b": {"objective": "plain"}},
+        seeds=2,
+        seed=3,
+        validation=(TABLE[:40], Y[:40]),
+    )
     assert list(fit.history) == ["variant", "seed", "epoch", *COLUMNS, "seconds"]
     assert fit.history[["variant", "seed", "epoch"]].to_numpy().tolist() == [
         [v, s, e] for v in ("a", "b") for s in (3, 4) for e in (1, 2, 3)
     ]
     for variant in fit.variants:
         for seed in range(2):
-            model, last = fit.member(variant, seed), fit.history.query("variant == @variant and seed == 3 + @seed")
+            model = fit.member(variant, seed)
+            last = fit.history.query("variant == @variant and seed == 3 + @seed")
             assert last.accuracy.iloc[-1] == pytest.approx((model.predict(TABLE) == Y).mean())
-            assert last.validation.iloc[-1] == pytest.approx((model.predict(TABLE[:40]) == Y[:40]).mean())
+            assert last.validation.iloc[-1] == pytest.approx(
+                (model.predict(TABLE[:40]) == Y[:40]).mean()
+            )
     assert fit.model.fingerprint() == fit.member("a").fingerprint()
     one = fit.history[fit.history.variant == "a"]
     assert one.matured.between(0, 1).all()
@@ -691,15 +871,20 @@ def test_generators_and_their_settings_count() -> None:
     paper = taught()
     same = taught(generator=hf.ECCCo(lam=0.001, energy=5.0, tau=0.75, lr=0.1, steps=30))
     assert torch.equal(paper.bank.scores(TABLE), same.bank.scores(TABLE))
-    generic = taught(generator=hf.Descent.generic(steps=30), variants={"a": {}, "b": {"energy": 50.0, "lr": 1.0}})
+    generic = taught(
+        generator=hf.Descent.generic(steps=30), variants={"a": {}, "b": {"energy": 50.0, "lr": 1.0}}
+    )
     assert torch.equal(
-        generic.bank.scores(TABLE)[:1], taught(generator=hf.ECCCo(energy=0.0, steps=30)).bank.scores(TABLE)
+        generic.bank.scores(TABLE)[:1],
+        taught(generator=hf.ECCCo(energy=0.0, steps=30)).bank.scores(TABLE),
     )
     omni = taught(generator=hf.Omniscient())
     assert omni.history.divergence.abs().max() < 1e-5
     assert omni.history.steps.max() == 0
     revise = taught(
-        generator=hf.REVISE(hidden=(16,), latent=3, epochs=100, beta=0.01, steps=40, lr=2.0), schema=free, tau=0.5
+        generator=hf.REVISE(hidden=(16,), latent=3, epochs=100, beta=0.01, steps=40, lr=2.0),
+        schema=free,
+        tau=0.5,
     )
     assert revise.history.matured.iloc[-1] > 0.1
     assert revise.history.divergence.abs().iloc[-1] > 1e-3
@@ -715,23 +900,33 @@ def test_the_search_in_codes_follows_the_gradient_through_the_decoder() -> None:
     net = autoencoder(x.float(), schema, kind="vae", hidden=(8,), latent=2, epochs=10)
     far = torch.full((4, 1), 9.0, dtype=F64)
     module = seeded(mlp(4, (7,), 2).double())
-    wish, domain = torch.ones(1, 60, dtype=torch.int64), Domain(-far, far, NONE, NONE, NONE)
-    found = search_counterfactuals(stacked([module]), x[None], wish, search(steps=1, tau=0.9), domain, autoencoder=net)
+    wish = torch.ones(1, 60, dtype=torch.int64)
+    domain = Domain(-far, far, NONE, NONE, NONE)
+    found = search_counterfactuals(
+        stacked([module]), x[None], wish, search(steps=1, tau=0.9), domain, autoencoder=net
+    )
     z = net.encode(x.float()).clone().requires_grad_()
     decoded = net.decoder(z).double()
-    loss = nn.functional.cross_entropy(module(decoded), wish[0], reduction="sum") + 0.001 * (decoded - x).abs().sum()
+    loss = (
+        nn.functional.cross_entropy(module(decoded), wish[0], reduction="sum")
+        + 0.001 * (decoded - x).abs().sum()
+    )
     (g,) = torch.autograd.grad(loss, z)
     moved = found.steps.item()
     still = torch.softmax(module(decoded), 1)[:, 1] >= 0.9
     torch.testing.assert_close(
-        found.last[0][~still], net.decoder(z - 0.1 * g).double().detach()[~still], rtol=1e-4, atol=1e-5
+        found.last[0][~still],
+        net.decoder(z - 0.1 * g).double().detach()[~still],
+        rtol=1e-4,
+        atol=1e-5,
     )
     assert moved == int((~still).sum())
     assert moved > 30
 
 
 def test_categories_are_numbers_or_one_level_each() -> None:
-    x, at = SCHEMA.encode(TABLE), SCHEMA.encoding()
+    x = SCHEMA.encode(TABLE)
+    at = SCHEMA.encoding()
     y = torch.tensor((Y == "yes").to_numpy()).long()
     models = stack_of(mlp(x.shape[1], (8,), 2), 1)
     models.theta.normal_(generator=torch.Generator().manual_seed(0), std=0.5)
@@ -742,7 +937,9 @@ def test_categories_are_numbers_or_one_level_each() -> None:
         mixed = found.last[0][:, at.one_hot]
         owner = SCHEMA.names.index("owner")
         single = found.last[0][:, SCHEMA.slices[owner]]
-        whole = bool(((mixed == 0) | (mixed == 1)).all()) and bool(((single == 0) | (single == 1)).all())
+        whole = bool(((mixed == 0) | (mixed == 1)).all()) and bool(
+            ((single == 0) | (single == 1)).all()
+        )
         assert whole == categories
         assert bool((mixed != x[:, at.one_hot]).any())
         assert torch.equal(found.last[0][:, at.fixed], x[:, at.fixed])
@@ -755,7 +952,9 @@ def test_categories_are_numbers_or_one_level_each() -> None:
 
 def test_limits_are_those_of_the_schema_or_of_the_data() -> None:
     rng = np.random.default_rng(0)
-    X = pd.DataFrame({"a": rng.normal(size=50), "b": rng.exponential(size=50), "c": rng.normal(size=50)})
+    X = pd.DataFrame(
+        {"a": rng.normal(size=50), "b": rng.exponential(size=50), "c": rng.normal(size=50)}
+    )
     schema = Schema.infer(X, scaling="none", bounds={"c": (-0.5, math.inf)})
     x = schema.encode(X, F64)
     for spread in (2.0, 0.0, 5.0):
@@ -769,7 +968,10 @@ def test_limits_are_those_of_the_schema_or_of_the_data() -> None:
     even = Domain.of(torch.tensor([[-1.0, -1.0], [1.0, 1.0]]), spread=0.0)
     assert even.box == (-1.0, 1.0)
     torch.testing.assert_close(
-        even.clamp_(torch.tensor([[[-3.0], [3.0]]])), torch.tensor([[[-1.0], [1.0]]]), rtol=0, atol=0
+        even.clamp_(torch.tensor([[[-3.0], [3.0]]])),
+        torch.tensor([[[-1.0], [1.0]]]),
+        rtol=0,
+        atol=0,
     )
 
 
@@ -782,13 +984,24 @@ def test_images_are_rows_like_all_others() -> None:
     seeded(conv)
     state = {name: v.detach().clone() for name, v in conv.state_dict().items()}
     shared = SharedSettings(Domain.of(x.flatten(1)), count=20, steps=10)
-    loop, plan = RobustLoop(epochs=2, batch_size=16, lr=0.01), Variation((0, 1), (0, 1))
+    loop = RobustLoop(epochs=2, batch_size=16, lr=0.01)
+    plan = Variation((0, 1), (0, 1))
     shaped, numbers, _ = fit_contrast(
         conv, lambda _: state, x, y, 2, plan, [Variant(tau=0.6)] * 2, shared, loop, BAR, (x, y)
     )
     named = {f"1.{name}": v for name, v in state.items()}
     rows, again, _ = fit_contrast(
-        flat, lambda _: named, x.flatten(1), y, 2, plan, [Variant(tau=0.6)] * 2, shared, loop, BAR, (x.flatten(1), y)
+        flat,
+        lambda _: named,
+        x.flatten(1),
+        y,
+        2,
+        plan,
+        [Variant(tau=0.6)] * 2,
+        shared,
+        loop,
+        BAR,
+        (x.flatten(1), y),
     )
     torch.testing.assert_close(shaped.theta, rows.theta, rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(numbers, again, rtol=1e-9, atol=1e-12)
@@ -801,11 +1014,21 @@ def test_updates_that_are_no_numbers_are_left_out_for_that_network_alone() -> No
     x[5] = math.inf  # one batch of every epoch has no gradient, another one for each network
     net = seeded(mlp(4, (7,), 2).double())
     state = {name: v.detach() for name, v in net.state_dict().items()}
-    shared, loop = SharedSettings(FREE, count=3, steps=3), RobustLoop(epochs=2, batch_size=10, lr=0.02)
+    shared = SharedSettings(FREE, count=3, steps=3)
+    loop = RobustLoop(epochs=2, batch_size=10, lr=0.02)
 
     def run(*seeds: int) -> ModelStack:
         return fit_contrast(
-            net, lambda _: state, x, y, 2, Variation(seeds, seeds), [Variant()] * len(seeds), shared, loop, BAR
+            net,
+            lambda _: state,
+            x,
+            y,
+            2,
+            Variation(seeds, seeds),
+            [Variant()] * len(seeds),
+            shared,
+            loop,
+            BAR,
         )[0]
 
     both = run(0, 1)
@@ -823,11 +1046,14 @@ def test_odd_numbers_of_rows_classes_and_counterfactuals() -> None:
     net = seeded(mlp(4, (7,), 3).double())
     net[-1].bias.data[2] = 9.0  # and yet it is given to all
     state = {name: v.detach() for name, v in net.state_dict().items()}
-    loop, plan = RobustLoop(epochs=2, batch_size=7, lr=0.02), Variation((0,), (0,))
+    loop = RobustLoop(epochs=2, batch_size=7, lr=0.02)
+    plan = Variation((0,), (0,))
     for count, used in ((2, 2), (None, 60), (1000, 60), (13, 13)):
         for refresh in ("epoch", "batch"):
             shared = SharedSettings(FREE, count=count, steps=5, refresh=refresh)
-            models, numbers, _ = fit_contrast(net, lambda _: state, x, y, 3, plan, [Variant()], shared, loop, BAR)
+            models, numbers, _ = fit_contrast(
+                net, lambda _: state, x, y, 3, plan, [Variant()], shared, loop, BAR
+            )
             assert bool(models.theta.isfinite().all())
             shares = numbers[:, 0, COLUMNS.index("matured")] * used
             assert bool(torch.isclose(shares, shares.round()).all())
@@ -836,20 +1062,31 @@ def test_odd_numbers_of_rows_classes_and_counterfactuals() -> None:
         assert rows.shape == (1, used)
         assert set(training.pairs(rows, u).wanted.unique().tolist()) <= {0, 1}
     split = BatchSplit.of(10, 3, 6, F64)  # batches of 3, 3, 3 and 1 rows; groups of 2, 2, 1 and 1
-    assert [(b.stop - b.start, g.stop - g.start) for b, g in split.parts] == [(3, 2), (3, 2), (3, 1), (1, 1)]
+    assert [(b.stop - b.start, g.stop - g.start) for b, g in split.parts] == [
+        (3, 2),
+        (3, 2),
+        (3, 1),
+        (1, 1),
+    ]
     assert split.place[:9].tolist() == [0, 1, 2, 10, 11, 16, 17, 22, 23]
     with pytest.raises(hf.HoldfastError, match="at least two classes"):
         taught(y=pd.Series(["no"] * 120, index=TABLE.index), classes=["no", "yes"])
-    one = taught(y=pd.Series(["no"] * 120, index=TABLE.index), classes=["no", "yes"], objective="plain")
+    one = taught(
+        y=pd.Series(["no"] * 120, index=TABLE.index), classes=["no", "yes"], objective="plain"
+    )
     assert one.history.accuracy.iloc[-1] > 0.5
 
 
 def test_the_callers_world_stays_as_it_was() -> None:
-    module = nn.Sequential(nn.Linear(SCHEMA.width, 5), nn.BatchNorm1d(5), nn.Tanh(), nn.Dropout(0.2), nn.Linear(5, 2))
+    module = nn.Sequential(
+        nn.Linear(SCHEMA.width, 5), nn.BatchNorm1d(5), nn.Tanh(), nn.Dropout(0.2), nn.Linear(5, 2)
+    )
     module.train()
-    before, state = {k: v.clone() for k, v in module.state_dict().items()}, torch.get_rng_state()
+    before = {k: v.clone() for k, v in module.state_dict().items()}
+    state = torch.get_rng_state()
     drawn = np.random.get_state()[1].copy()
-    threads, encoded = torch.get_num_threads(), TABLE.copy()
+    threads = torch.get_num_threads()
+    encoded = TABLE.copy()
     fit = taught(recipe=hf.Recipe.of(module, epochs=2, batch_size=40), seeds=2)
     assert module.training
     assert all(torch.equal(v, before[k]) for k, v in module.state_dict().items())
@@ -861,7 +1098,9 @@ def test_the_callers_world_stays_as_it_was() -> None:
     assert isinstance(fit.model.module, nn.Sequential)
     assert [type(m) for m in fit.model.module] == [type(m) for m in module]
     other = taught(recipe=hf.Recipe.of(module, epochs=2, batch_size=40), seed=1)
-    torch.testing.assert_close(fit.bank.scores(TABLE)[1], other.bank.scores(TABLE)[0], rtol=0, atol=0)
+    torch.testing.assert_close(
+        fit.bank.scores(TABLE)[1], other.bank.scores(TABLE)[0], rtol=0, atol=0
+    )
 
 
 class Terminal(io.StringIO):
@@ -870,7 +1109,11 @@ class Terminal(io.StringIO):
 
 
 def test_how_it_goes_is_told_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    for stream, shown, drawn in ((io.StringIO(), True, False), (Terminal(), False, False), (Terminal(), True, True)):
+    for stream, shown, drawn in (
+        (io.StringIO(), True, False),
+        (Terminal(), False, False),
+        (Terminal(), True, True),
+    ):
         monkeypatch.setattr(sys, "stderr", stream)
         taught(progress=shown)
         assert bool(stream.getvalue()) == drawn
@@ -883,7 +1126,9 @@ def test_how_it_goes_is_told_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch)
 
 def test_modules_in_double_precision_are_trained_in_it() -> None:
     module = mlp(SCHEMA.width, (6,), 2).double()
-    fit = taught(recipe=hf.Recipe.of(module, epochs=2, batch_size=32), validation=(TABLE[:30], Y[:30]))
+    fit = taught(
+        recipe=hf.Recipe.of(module, epochs=2, batch_size=32), validation=(TABLE[:30], Y[:30])
+    )
     assert fit.bank.groups[0].dtype == F64
     assert fit.history.validation.notna().all()
     assert fit.history.matured.notna().all()
@@ -917,7 +1162,10 @@ def test_errors_name_the_thing() -> None:
         ({"seeds": 0}, "seeds must be"),
         ({"variants": {}}, "at least one"),
         ({"variants": {"a": {"l_dif": 1.0}}}, "unknown setting 'l_dif'; did you mean 'l_div'"),
-        ({"variants": {"a": {"objective": "energy", "l_adv": 1.0}}}, "l_adv, which objective='energy' has no use for"),
+        (
+            {"variants": {"a": {"objective": "energy", "l_adv": 1.0}}},
+            "l_adv, which objective='energy' has no use for",
+        ),
         ({"generator": hf.ECCCo(steps=0)}, "steps of the generator"),
         ({"generator": hf.GrowingSpheres()}, "GrowingSpheres cannot be used inside training"),
         ({"generator": hf.Gravitational()}, "Gravitational cannot be used inside training"),

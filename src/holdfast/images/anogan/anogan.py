@@ -1,14 +1,15 @@
 """AnoGAN: how far an image is from the nearest one that a GAN of the training images can generate.
 
-Schlegl et al., "Unsupervised Anomaly Detection with Generative Adversarial Networks to Guide Marker Discovery", 2017;
-as a score of realism by Höltgen et al. 2021 (DeDUCE).
+Schlegl et al., "Unsupervised Anomaly Detection with Generative Adversarial Networks to Guide Marker
+Discovery", 2017; as a score of realism by Höltgen et al. 2021 (DeDUCE).
 
     A(x) = min_z  |G(z) - x|_1 + weight |f_D(G(z)) - f_D(x)|_1          sums over pixels and features, weight = 0.1
 
-The lower, the more the image looks like those the GAN was trained on. The minimum is looked for by descent from several
-z ~ N(0, I), and the least of the final losses counts. The search is rough, so two runs from other points differ: report
-the spread. In the authors' code the step that falls tenfold near the end of a descent stays that small in the next one,
-so all but the first hardly move; here every restart has the whole schedule, as they all go down side by side.
+The lower, the more the image looks like those the GAN was trained on. The minimum is looked for by
+descent from several z ~ N(0, I), and the least of the final losses counts. The search is rough, so
+two runs from other points differ: report the spread. In the authors' code the step that falls
+tenfold near the end of a descent stays that small in the next one, so all but the first hardly
+move; here every restart has the whole schedule, as they all go down side by side.
 """
 
 import math
@@ -18,18 +19,20 @@ from typing import Any, Literal, Protocol, Self, get_args
 import torch
 from torch import Tensor
 
+from holdfast._core.checks import require_integer
 from holdfast._core.params import Settings
 from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import chunks, limited_threads
-from holdfast.errors import require, require_integer
+from holdfast.errors import SettingError
 from holdfast.images.model import ImagesLike, as_images
 
 Optimizer = Literal["sgd", "adam"]
 
 
 class Gan(Protocol):
-    """What is asked of a GAN; `WGAN` is one. Both functions are differentiable and take each row by itself."""
+    """What is asked of a GAN; `WGAN` is one. Both functions are differentiable and take each row by
+    itself."""
 
     latent: int
 
@@ -43,7 +46,8 @@ class AnoGANScores:
 
     score: Tensor  # (n,) A(x), the lower the more real
     losses: Tensor  # (n, restarts) the final loss of every descent
-    z: Tensor  # (n, latent) where the least of them was found: generate(z) is the image's nearest relative
+    # (n, latent) where the least of them was found: generate(z) is the image's nearest relative
+    z: Tensor
 
     @property
     def spread(self) -> Tensor:
@@ -53,7 +57,8 @@ class AnoGANScores:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class AnoGAN(Settings):
-    """How the nearest image is looked for; the defaults are those of Höltgen et al. 2021, with 5 restarts for their 3.
+    """How the nearest image is looked for; the defaults are those of Höltgen et al. 2021, with 5
+    restarts for their 3.
 
     Args:
         steps: of each descent.
@@ -62,7 +67,8 @@ class AnoGAN(Settings):
         weight: of the critic's features.
         optimizer: "sgd" (plain gradient descent), or "adam".
         drop: share of the steps after which the step is divided by 10.
-        batch_size: latent points that are moved at once, which bounds the memory; scores do not depend on it.
+        batch_size: latent points that are moved at once, which bounds the memory; scores do not
+            depend on it.
         seed: starting points are derived from it and the contents of each image, nothing else.
 
     >>> import holdfast as hf
@@ -81,10 +87,12 @@ class AnoGAN(Settings):
 
     @classmethod
     def fast(cls) -> Self:
-        """Few, large steps of Adam: a twelfth of the time of three descents as in the paper, and scores as low.
+        """Few, large steps of Adam: a twelfth of the time of three descents as in the paper, and
+        scores as low.
 
-        On 20 digits and a WGAN of 400 updates the mean score was 17.36, and 17.43 with the paper's 4000 steps; descents
-        of the same image ended 0.4 apart in both, so more restarts bring little.
+        On 20 digits and a WGAN of 400 updates the mean score was 17.36, and 17.43 with the paper's
+        4000 steps; descents of the same image ended 0.4 apart in both, so more restarts bring
+        little.
         """
         return cls(steps=300, lr=0.3, restarts=3, optimizer="adam")
 
@@ -92,15 +100,28 @@ class AnoGAN(Settings):
         """Raise an error if the settings cannot work."""
         for name in ("steps", "restarts", "batch_size"):
             require_integer(name, getattr(self, name))
-        require(0 < self.lr < math.inf, f"lr must be positive, got {self.lr}")
-        require(0 <= self.weight < math.inf, f"weight must be at least 0, got {self.weight}")
-        require(0 < self.drop <= 1, f"drop must be a share of the steps between 0 and 1, got {self.drop}")
+        if not 0 < self.lr < math.inf:
+            raise SettingError(f"lr must be positive, got {self.lr}")
+        if not 0 <= self.weight < math.inf:
+            raise SettingError(f"weight must be at least 0, got {self.weight}")
+        if not 0 < self.drop <= 1:
+            raise SettingError(
+                f"drop must be a share of the steps between 0 and 1, got {self.drop}"
+            )
         known = get_args(Optimizer)
-        require(self.optimizer in known, f"optimizer must be one of {', '.join(known)}, got {self.optimizer!r}")
+        if self.optimizer not in known:
+            raise SettingError(
+                f"optimizer must be one of {', '.join(known)}, got {self.optimizer!r}"
+            )
 
 
 def anogan_score(
-    gan: Gan, images: ImagesLike, settings: AnoGAN | None = None, *, progress: bool = False, threads: int = 0
+    gan: Gan,
+    images: ImagesLike,
+    settings: AnoGAN | None = None,
+    *,
+    progress: bool = False,
+    threads: int = 0,
 ) -> AnoGANScores:
     """A(x) of every image.
 
@@ -123,22 +144,39 @@ def anogan_score(
     how = settings or AnoGAN.fast()
     how.check()
     x = as_images(images, getattr(gan, "size_", None))
-    random, r = RowRandom.of(how.seed, x), how.restarts
-    with torch.inference_mode(False), torch.no_grad(), limited_threads(threads), Progress(progress, "AnoGAN") as bar:
+    random = RowRandom.of(how.seed, x)
+    r = how.restarts
+    with (
+        torch.inference_mode(False),
+        torch.no_grad(),
+        limited_threads(threads),
+        Progress(progress, "AnoGAN") as bar,
+    ):
         # An image gets the same points to start from however many restarts there are.
-        starts = torch.stack([random.normal(gan.latent, draw=i) for i in range(r)], 1)  # (n, r, latent)
+        # (n, r, latent)
+        starts = torch.stack([random.normal(gan.latent, draw=i) for i in range(r)], 1)
         parts = chunks(torch.arange(len(x)), max(1, how.batch_size // r))
         bar.total(max(1, len(parts)))
-        found = [descend(gan, x[rows].repeat_interleave(r, 0), starts[rows].flatten(0, 1), how, bar) for rows in parts]
-        z, losses = (torch.cat(part) for part in zip(*found, strict=True)) if found else (starts, x.new_zeros(0))
-        z, losses = z.view(-1, r, gan.latent), losses.view(-1, r)
+        found = [
+            descend(gan, x[rows].repeat_interleave(r, 0), starts[rows].flatten(0, 1), how, bar)
+            for rows in parts
+        ]
+        z, losses = (
+            (torch.cat(part) for part in zip(*found, strict=True))
+            if found
+            else (starts, x.new_zeros(0))
+        )
+        z = z.view(-1, r, gan.latent)
+        losses = losses.view(-1, r)
         least, best = losses.min(1)
         return AnoGANScores(least, losses, z[torch.arange(len(z)), best])
 
 
 def descend(gan: Gan, x: Tensor, z: Tensor, how: AnoGAN, bar: Progress) -> tuple[Tensor, Tensor]:
-    """Where descents from z (n, latent) towards images (n, c, h, w) end, and the loss there (n,)."""
-    z, wanted = z.clone().requires_grad_(), gan.critic_features(x)
+    """Where descents from z (n, latent) towards images (n, c, h, w) end, and the loss there
+    (n,)."""
+    z = z.clone().requires_grad_()
+    wanted = gan.critic_features(x)
     make: Any = torch.optim.SGD if how.optimizer == "sgd" else torch.optim.Adam
     optimizer = make([z], lr=how.lr)
     for step in range(how.steps):
@@ -156,4 +194,6 @@ def loss(gan: Gan, z: Tensor, x: Tensor, wanted: Tensor, weight: float) -> Tenso
     """(n,) |G(z) - x|_1 + weight |f_D(G(z)) - wanted|_1."""
     image = gan.generate(z)
     features = gan.critic_features(image)
-    return (image - x).abs().flatten(1).sum(1) + weight * (features - wanted).abs().flatten(1).sum(1)
+    return (image - x).abs().flatten(1).sum(1) + weight * (features - wanted).abs().flatten(1).sum(
+        1
+    )

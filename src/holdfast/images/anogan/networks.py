@@ -5,7 +5,8 @@ Generator    z (latent) -> 1 x 1 -> ... -> image: transposed convolutions, each 
 Critic       image -> 16 -> 32 maps (5 x 5, stride 2) -> batch normalisation -> 1 number, spectrally normalised
              (Miyato et al. 2018) with LeakyReLU between; f_D is what the second convolution returns.
 
-After training, `folded` writes batch normalisation into the generator's weights, and of the critic only f_D is kept.
+After training, `folded` writes batch normalisation into the generator's weights, and of the critic
+only f_D is kept.
 """
 
 from typing import Any, cast
@@ -26,8 +27,9 @@ MAPS = (16, 32)  # of the critic
 def steps_up(size: int) -> list[Pair]:
     """Kernel and stride of the transposed convolutions that lead from 1 to `size`.
 
-    Backwards from the image: 4 and 2 where the size is even, 3 and 2 where it is odd; what is small and even ends with
-    stride 1. So 28 <- 13 <- 6 <- 3 <- 1, as the paper has it, 32 <- 15 <- 7 <- 3 <- 1 and 8 <- 3 <- 1.
+    Backwards from the image: 4 and 2 where the size is even, 3 and 2 where it is odd; what is small
+    and even ends with stride 1. So 28 <- 13 <- 6 <- 3 <- 1, as the paper has it, 32 <- 15 <- 7 <- 3
+    <- 1 and 8 <- 3 <- 1.
     """
     out = list[Pair]()
     while size > 1:
@@ -38,12 +40,19 @@ def steps_up(size: int) -> list[Pair]:
 
 
 def plan(size: Size, latent: int, width: int) -> list[tuple[int, int, Pair, Pair]]:
-    """Inputs, outputs, kernel and stride of every layer; `width` channels before the last, at most 4 times as many."""
-    tall, wide = steps_up(size[1]), steps_up(size[2])
+    """Inputs, outputs, kernel and stride of every layer; `width` channels before the last, at most
+    4 times as many."""
+    tall = steps_up(size[1])
+    wide = steps_up(size[2])
     depth = max(len(tall), len(wide))
-    tall, wide = ([(1, 1)] * (depth - len(steps)) + steps for steps in (tall, wide))  # where the other has to grow
+    # where the other has to grow
+    tall = [(1, 1)] * (depth - len(tall)) + tall
+    wide = [(1, 1)] * (depth - len(wide)) + wide
     channels = [latent, *(width << min(2, depth - 2 - i) for i in range(depth - 1)), size[0]]
-    return [(channels[i], channels[i + 1], (tall[i][0], wide[i][0]), (tall[i][1], wide[i][1])) for i in range(depth)]
+    return [
+        (channels[i], channels[i + 1], (tall[i][0], wide[i][0]), (tall[i][1], wide[i][1]))
+        for i in range(depth)
+    ]
 
 
 class Generator(nn.Module):
@@ -51,11 +60,17 @@ class Generator(nn.Module):
 
     def __init__(self, size: Size, latent: int, width: int, *, normalised: bool) -> None:
         super().__init__()
-        self.size, self.latent, self.width = size, latent, width
+        self.size = size
+        self.latent = latent
+        self.width = width
         layers = plan(size, latent, width)
         biased = [not normalised] * (len(layers) - 1) + [True]
-        self.layers = nn.ModuleList([Transposed(*layer, bias=b) for layer, b in zip(layers, biased, strict=True)])
-        self.norms = nn.ModuleList([nn.BatchNorm1d(outputs) for _, outputs, _, _ in layers[:-1]] if normalised else [])
+        self.layers = nn.ModuleList(
+            [Transposed(*layer, bias=b) for layer, b in zip(layers, biased, strict=True)]
+        )
+        self.norms = nn.ModuleList(
+            [nn.BatchNorm1d(outputs) for _, outputs, _, _ in layers[:-1]] if normalised else []
+        )
 
     def forward(self, z: Tensor) -> Tensor:
         h = z[:, None, None]  # (n, 1, 1, latent)
@@ -88,10 +103,13 @@ class Features(nn.Module):
         super().__init__()
         first = nn.Conv2d(channels, MAPS[0], 5, 2, 2, bias=False)
         second = nn.Conv2d(*MAPS, 5, 2, 2, bias=False)
-        self.first, self.second = (spectral_norm(first), spectral_norm(second)) if spectral else (first, second)
+        self.first, self.second = (
+            (spectral_norm(first), spectral_norm(second)) if spectral else (first, second)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
-        # Of a single channel, the same numbers can be laid out in several ways, which convolutions treat differently.
+        # Of a single channel, the same numbers can be laid out in several ways, which convolutions
+        # treat differently.
         x = x.flatten(1).view(x.shape).contiguous(memory_format=torch.channels_last)
         return self.second(F.leaky_relu(self.first(x), SLOPE, inplace=True))
 
@@ -104,7 +122,9 @@ class Critic(nn.Module):
         quarter = [-(-side // 4) for side in size[1:]]
         self.features = Features(size[0], spectral=True)
         self.norm = nn.BatchNorm2d(MAPS[1])
-        self.last = spectral_norm(nn.Conv2d(MAPS[1], 1, (min(5, quarter[0]), min(5, quarter[1])), 2))
+        self.last = spectral_norm(
+            nn.Conv2d(MAPS[1], 1, (min(5, quarter[0]), min(5, quarter[1])), 2)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return self.last(F.leaky_relu(self.norm(self.features(x)), SLOPE)).mean((1, 2, 3))
@@ -112,8 +132,11 @@ class Critic(nn.Module):
 
 def kept_features(critic: Critic) -> Features:
     """f_D of the trained critic, with spectral normalisation written into its weights."""
-    training, f = critic.training, cast(Any, critic.features)
+    training = critic.training
+    f = cast(Any, critic.features)
     critic.eval()  # or reading a weight would move the estimate of its norm
-    state = {f"{name}.weight": getattr(f, name).weight.detach().clone() for name in ("first", "second")}
+    state = {
+        f"{name}.weight": getattr(f, name).weight.detach().clone() for name in ("first", "second")
+    }
     critic.train(training)
     return filled(lambda: Features(f.first.in_channels, spectral=False), state)

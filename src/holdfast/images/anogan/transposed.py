@@ -2,8 +2,9 @@
 
     out[i s + a, j s + b] += x[i, j] W[a, b]        a, b: place in the kernel, s: stride
 
-The product is what costs, and it runs at the full speed of matrices; torch's own transposed convolutions of few, small
-maps take about twice as long on a processor. The derivative of the sum of parts is the copy of the same parts.
+The product is what costs, and it runs at the full speed of matrices; torch's own transposed
+convolutions of few, small maps take about twice as long on a processor. The derivative of the sum
+of parts is the copy of the same parts.
 """
 
 import math
@@ -19,25 +20,33 @@ Pair = tuple[int, int]  # along height and width
 
 
 class Fold(torch.autograd.Function):
-    """Parts (n, h, w, kernel, kernel, c) added up where they overlap: (n, H, W, c), H = (h - 1) stride + kernel."""
+    """Parts (n, h, w, kernel, kernel, c) added up where they overlap: (n, H, W, c), H = (h - 1)
+    stride + kernel."""
 
     @staticmethod
     def forward(ctx: Any, parts: Tensor, stride: Pair) -> Tensor:
         n, h, w, *kernel, c = parts.shape
-        ctx.kernel, ctx.stride = kernel, stride
-        out = parts.new_zeros(n, enlarged(h, kernel[0], stride[0]), enlarged(w, kernel[1], stride[1]), c)
+        ctx.kernel = kernel
+        ctx.stride = stride
+        out = parts.new_zeros(
+            n, enlarged(h, kernel[0], stride[0]), enlarged(w, kernel[1], stride[1]), c
+        )
         for a in range(kernel[0]):
             for b in range(kernel[1]):
                 rows, columns = (
-                    slice(i, i + s * (m - 1) + 1, s) for i, s, m in zip((a, b), stride, (h, w), strict=True)
+                    slice(i, i + s * (m - 1) + 1, s)
+                    for i, s, m in zip((a, b), stride, (h, w), strict=True)
                 )
                 out[:, rows, columns] += parts[:, :, :, a, b]
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        (k0, k1), (s0, s1) = ctx.kernel, ctx.stride
-        return grads[0].unfold(1, k0, s0).unfold(2, k1, s1).permute(0, 1, 2, 4, 5, 3).contiguous(), None
+        k0, k1 = ctx.kernel
+        s0, s1 = ctx.stride
+        return grads[0].unfold(1, k0, s0).unfold(2, k1, s1).permute(
+            0, 1, 2, 4, 5, 3
+        ).contiguous(), None
 
 
 def enlarged(size: int, kernel: int, stride: int) -> int:
@@ -48,7 +57,9 @@ def enlarged(size: int, kernel: int, stride: int) -> int:
 class Transposed(nn.Module):
     """(n, h, w, inputs) -> (n, H, W, outputs), as torch's `ConvTranspose2d` without padding."""
 
-    def __init__(self, inputs: int, outputs: int, kernel: Pair, stride: Pair, *, bias: bool) -> None:
+    def __init__(
+        self, inputs: int, outputs: int, kernel: Pair, stride: Pair, *, bias: bool
+    ) -> None:
         super().__init__()
         self.stride = stride
         self.weight = nn.Parameter(torch.empty(inputs, *kernel, outputs))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.distances import l2
-from holdfast.errors import require
+from holdfast.errors import SettingError
 from holdfast.images.model import ImageModel, ImagesLike, as_images, padded
 
 
@@ -35,12 +35,14 @@ def lipschitz(model: ImageModel, images: ImagesLike, *, most: int = 64, steps: i
     8
     """
     given = as_images(images, model.size)[:most]
-    require(len(given), "norms are measured at images, and there are none")
+    if not len(given):
+        raise SettingError("norms are measured at images, and there are none")
     x = padded(given)
     with model.eval_mode(), torch.enable_grad():
         x = x.requires_grad_()
         z, _ = model.both(x)
-        w = torch.zeros_like(z, requires_grad=True)  # J^T w is linear in w, so its derivative gives J v
+        # J^T w is linear in w, so its derivative gives J v
+        w = torch.zeros_like(z, requires_grad=True)
         (pulled,) = torch.autograd.grad(z, x, w, create_graph=True)
         v = _unit(torch.ones_like(x) + x.detach())
         size = torch.zeros(len(x))
@@ -58,7 +60,8 @@ def _unit(v: Tensor) -> Tensor:
 
 
 def spectrally_normalised(model: ImageModel) -> bool:
-    """Is something done about the norms of all convolutions? Without any: of all layers but the last."""
+    """Is something done about the norms of all convolutions? Without any: of all layers but the
+    last."""
     if model.coefficient is not None:
         return True
     layers = list(model.module.modules())
@@ -70,6 +73,10 @@ def spectrally_normalised(model: ImageModel) -> bool:
 def _bounded(layer: nn.Module) -> bool:
     """torch's own spectral normalisation, in either of its forms."""
     parts = getattr(layer, "parametrizations", None)
-    names = {type(p).__name__ for p in parts["weight"]} if parts is not None and "weight" in parts else set[str]()
+    names = (
+        {type(p).__name__ for p in parts["weight"]}
+        if parts is not None and "weight" in parts
+        else set[str]()
+    )
     hooks: Any = cast(Any, layer)._forward_pre_hooks.values()
     return bool({"_SpectralNorm"} & names) or any(type(h).__name__ == "SpectralNorm" for h in hooks)

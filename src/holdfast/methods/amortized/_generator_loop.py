@@ -1,10 +1,12 @@
-"""Networks that learn to answer for a fixed model, many at once: what the CF Model and VAE-CF have in common.
+"""Networks that learn to answer for a fixed model, many at once: what the CF Model and VAE-CF have
+in common.
 
-f is frozen; t is the class to reach: the other one of two, else one drawn among the others. What the generators are and
-what they minimise is in `cf_model` and `vae_cf`.
+f is frozen; t is the class to reach: the other one of two, else one drawn among the others. What
+the generators are and what they minimise is in `cf_model` and `vae_cf`.
 
-A generator that has to hold (`robustify`) is trained against theta', what Virtual Data Shift makes of f for the batch
-and its answers (the first sample of each row): f(x_cf; theta') takes the place of f(x_cf) in the validity term.
+A generator that has to hold (`robustify`) is trained against theta', what Virtual Data Shift makes
+of f for the batch and its answers (the first sample of each row): f(x_cf; theta') takes the place
+of f(x_cf) in the validity term.
 
 All of it by hand: a network's gradient is `Leaky.backward`, what reaches it from f is `Net.vjp`.
 """
@@ -18,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast._core.progress import Progress
-from holdfast.errors import require
+from holdfast.errors import SettingError
 from holdfast.methods.amortized._parallel import (
     Batches,
     Schedule,
@@ -39,8 +41,9 @@ class GeneratorKind(Loop, ABC):
 
     Args:
         hidden: widths of the layers.
-        reachable: f judges what the person would hand in, the answers projected to what they can reach, and not the
-            relaxed answers; gradients pass straight through, except those that push a number beyond its bounds.
+        reachable: f judges what the person would hand in, the answers projected to what they can
+            reach, and not the relaxed answers; gradients pass straight through, except those that
+            push a number beyond its bounds.
     """
 
     batch_size: int = 128
@@ -62,9 +65,15 @@ class GeneratorKind(Loop, ABC):
 
     @abstractmethod
     def answers(
-        self, stack: "GeneratorStack", x: Tensor, t: Tensor, encoding: Encoding, noise: Tensor | None
+        self,
+        stack: "GeneratorStack",
+        x: Tensor,
+        t: Tensor,
+        encoding: Encoding,
+        noise: Tensor | None,
     ) -> Tensor:
-        """See `GeneratorStack.answers`; columns that may not change are still to be copied from x."""
+        """See `GeneratorStack.answers`; columns that may not change are still to be copied from
+        x."""
 
     @abstractmethod
     def training(self, run: "GeneratorRun", batches: Batches) -> "GeneratorTraining":
@@ -81,7 +90,9 @@ class GeneratorStack:
     thetas: list[Weights]
 
     @classmethod
-    def of(cls, kind: GeneratorKind, columns: int, classes: int, count: int, dtype: torch.dtype) -> "GeneratorStack":
+    def of(
+        cls, kind: GeneratorKind, columns: int, classes: int, count: int, dtype: torch.dtype
+    ) -> "GeneratorStack":
         """With all weights 0."""
         nets = [Leaky(sizes) for sizes in kind.sizes(columns, classes)]
         return cls(kind, classes, nets, [net.weights(count, dtype) for net in nets])
@@ -89,10 +100,14 @@ class GeneratorStack:
     def __len__(self) -> int:
         return len(self.thetas[0])
 
-    def answers(self, x: Tensor, t: Tensor, encoding: Encoding, noise: Tensor | None = None) -> Tensor:
-        """(M, n, d) relaxed answers, not yet projected, to rows x (M, n, d) that shall get classes t (M, n, 1).
+    def answers(
+        self, x: Tensor, t: Tensor, encoding: Encoding, noise: Tensor | None = None
+    ) -> Tensor:
+        """(M, n, d) relaxed answers, not yet projected, to rows x (M, n, d) that shall get classes
+        t (M, n, 1).
 
-        A VAE takes its noise (M, n, latent) from the caller, see `vae_cf.normal`; None takes the mean.
+        A VAE takes its noise (M, n, latent) from the caller, see `vae_cf.normal`; None takes the
+        mean.
         """
         return torch.where(encoding.fixed, x, self.kind.answers(self, x, t, encoding, noise))
 
@@ -120,25 +135,39 @@ class GeneratorRun:
 
 
 def fit_generators(
-    kind: GeneratorKind, net: Net, theta: Weights, x: Tensor, labels: Tensor | None, encoding: Encoding, *,
-    classes: int = 2, tables: Sequence[Tensor] | None = None, seeds: Sequence[int] | None = None,
-    shift: Shift | None = None, schedule: Schedule = "linear", bar: Progress | None = None, workers: int | None = None,
-) -> GeneratorStack:  # fmt: skip
+    kind: GeneratorKind,
+    net: Net,
+    theta: Weights,
+    x: Tensor,
+    labels: Tensor | None,
+    encoding: Encoding,
+    *,
+    classes: int = 2,
+    tables: Sequence[Tensor] | None = None,
+    seeds: Sequence[int] | None = None,
+    shift: Shift | None = None,
+    schedule: Schedule = "linear",
+    bar: Progress | None = None,
+    workers: int | None = None,
+) -> GeneratorStack:
     """Train one generator for each of M frozen models, side by side.
 
     Args:
         kind: `cf_model.Direct` or `vae_cf.Variational`, with the settings.
         net, theta: the models, see `holdfast.retraining.frozen.net_of`.
-        x, labels, tables, seeds, workers: see `fit_side_by_side`; only an attack looks at the labels, and seeds are 0
-            for all if left out.
+        x, labels, tables, seeds, workers: see `fit_side_by_side`; only an attack looks at the
+            labels, and seeds are 0 for all if left out.
         encoding: the schema as tensors.
-        shift, schedule: the attack to train against and how its epsilon grows; None trains against the models as they
-            are.
+        shift, schedule: the attack to train against and how its epsilon grows; None trains against
+            the models as they are.
     """
-    each, y = (0,) * len(theta) if seeds is None else seeds, torch.zeros(len(x)) if labels is None else labels
-    require(len(each) == len(theta), f"need one seed for each model, got {len(each)} for {len(theta)}")
+    each = (0,) * len(theta) if seeds is None else seeds
+    y = torch.zeros(len(x)) if labels is None else labels
+    if len(each) != len(theta):
+        raise SettingError(f"need one seed for each model, got {len(each)} for {len(theta)}")
     outcomes = "training against a shift retrains the model, so it needs the rows' outcomes y"
-    require(shift is None or labels is not None, outcomes)
+    if shift is not None and labels is None:
+        raise SettingError(outcomes)
 
     def make(count: int) -> GeneratorStack:
         return GeneratorStack.of(kind, x.shape[1], classes, count, x.dtype)
@@ -146,7 +175,9 @@ def fit_generators(
     def training(stack: GeneratorStack, models: list[int], batches: Batches) -> GeneratorTraining:
         frozen = Weights(theta.flat[models], theta.sizes)
         # A copy of the architecture: its memory serves one thread.
-        return kind.training(GeneratorRun(stack, copy.deepcopy(net), frozen, encoding, shift, schedule), batches)
+        return kind.training(
+            GeneratorRun(stack, copy.deepcopy(net), frozen, encoding, shift, schedule), batches
+        )
 
     return fit_side_by_side(kind, x, y, tables, each, make, training, bar, workers)
 
@@ -156,25 +187,36 @@ class GeneratorTraining(StackTraining):
 
     def __init__(self, kind: GeneratorKind, run: GeneratorRun, batches: Batches) -> None:
         super().__init__(kind, run.stack, batches, run.encoding, run.shift, run.schedule)
-        self.run, self.stack, self.reachable = run, run.stack, kind.reachable
+        self.run = run
+        self.stack = run.stack
+        self.reachable = kind.reachable
         self.attack = Attack.of(run.net, run.theta, run.shift, run.encoding)
 
     def step(self, x: Tensor, y: Tensor, w: Tensor, epsilon: float) -> None:
-        net, (m, n, _), draw = self.run.net, x.shape, self.next_draw()
-        theta, thetas = self.run.theta.first(m), [held.first(m) for held in self.stack.thetas]
+        net = self.run.net
+        m, n, _ = x.shape
+        draw = self.next_draw()
+        theta = self.run.theta.first(m)
+        thetas = [held.first(m) for held in self.stack.thetas]
         t = wanted_class(net.scores(theta, x), self.random, draw)
-        grads, judge = [held.first(m) for held in self.grads], theta
+        grads = [held.first(m) for held in self.grads]
+        judge = theta
         for block in range(self.begin(thetas, x, t, draw + 1)):
             x_cf = self.answer(thetas, x, t, block)
             rows = x.repeat(1, x_cf.shape[1] // n, 1).flatten(0, 1) if self.reachable else x
             feasible = FeasibleSet.of(rows, self.encoding) if self.reachable else None
-            handed_in = x_cf if feasible is None else feasible.project(x_cf.flatten(0, 1)).view_as(x_cf)
+            handed_in = (
+                x_cf if feasible is None else feasible.project(x_cf.flatten(0, 1)).view_as(x_cf)
+            )
             if self.attack is not None and block == 0:
-                judge = self.attack(theta, Batch(x, y, w, handed_in[:, :n], t, w), self.random, draw + 5, epsilon)
+                judge = self.attack(
+                    theta, Batch(x, y, w, handed_in[:, :n], t, w), self.random, draw + 5, epsilon
+                )
             z, pull = net.vjp(judge, handed_in)
             by_cf = pull(self.validity_slope(z, t, w))
             if feasible is not None:
-                lo, hi = feasible.lo.view_as(x_cf), feasible.hi.view_as(x_cf)
+                lo = feasible.lo.view_as(x_cf)
+                hi = feasible.hi.view_as(x_cf)
                 by_cf.masked_fill_(((x_cf <= lo) & (by_cf > 0)) | ((x_cf >= hi) & (by_cf < 0)), 0.0)
             self.add_distance_slope_(by_cf, x, x_cf, w)
             if self.fixed is not None:

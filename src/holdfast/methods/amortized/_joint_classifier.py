@@ -13,10 +13,11 @@ import numpy.typing as npt
 import pandas as pd
 import torch
 
+from holdfast._core.checks import did_you_mean, untyped
 from holdfast._core.params import Settings
 from holdfast._core.progress import Progress
 from holdfast.counterfactuals import Counterfactuals
-from holdfast.errors import FileError, SettingError, did_you_mean, require, untyped
+from holdfast.errors import FileError, SettingError
 from holdfast.methods.amortized import _recourse_network
 from holdfast.methods.amortized._joint_loop import Joint, JointStack, fit_joint
 from holdfast.methods.amortized._recourse_network import RecourseNetwork, network_of
@@ -30,7 +31,9 @@ from holdfast.schema.schema import Schema
 
 Table = pd.DataFrame | npt.NDArray[Any]
 # What a file may name -> where it is, to be read when it is named.
-MODULES = {name: f"holdfast.methods.amortized.{name.lower()}" for name in ("CounterNet", "RoCourseNet")}
+MODULES = {
+    name: f"holdfast.methods.amortized.{name.lower()}" for name in ("CounterNet", "RoCourseNet")
+}
 
 
 class JointClassifier(Settings):
@@ -47,7 +50,9 @@ class JointClassifier(Settings):
     def how(self) -> Joint:
         """The settings of the training."""
 
-    def fit(self, X: Table, y: Outcomes, schema: Schema | None = None, *, progress: bool = False) -> Self:
+    def fit(
+        self, X: Table, y: Outcomes, schema: Schema | None = None, *, progress: bool = False
+    ) -> Self:
         """Train on a table and its outcomes.
 
         Args:
@@ -56,19 +61,28 @@ class JointClassifier(Settings):
             schema: how rows become numbers and what may change; None infers it from the table.
             progress: show a bar on stderr.
         """
-        require(isinstance(schema, Schema | None), f"schema must be a Schema or None, got {type(schema).__name__}")
+        if not isinstance(schema, Schema | None):
+            raise SettingError(f"schema must be a Schema or None, got {type(schema).__name__}")
         how = self.how()
         frame, column = self._training_table(X, y)
         names = class_names(frame, column, None)
         schema = Schema.infer(frame) if schema is None else schema
         # Weights made in the caller's inference mode could never be changed again.
-        with torch.inference_mode(False), torch.no_grad(), Progress(progress, type(self).__name__) as bar:
+        with (
+            torch.inference_mode(False),
+            torch.no_grad(),
+            Progress(progress, type(self).__name__) as bar,
+        ):
             bar.total(1)
-            x, labels = schema.encode(frame), class_numbers(column, names)
+            x = schema.encode(frame)
+            labels = class_numbers(column, names)
             seeds = (int(self.seed),)
-            stack = fit_joint(how, x, labels, schema.encoding(), classes=len(names), seeds=seeds, bar=bar)
+            stack = fit_joint(
+                how, x, labels, schema.encoding(), classes=len(names), seeds=seeds, bar=bar
+            )
             self.model_, self.recourse_ = as_model(stack, 0, how, schema, names)
-        self.schema_, self.classes_ = schema, np.array(names)
+        self.schema_ = schema
+        self.classes_ = np.array(names)
         return self
 
     def predict_proba(self, X: Table) -> np.ndarray[Any, Any]:
@@ -84,7 +98,11 @@ class JointClassifier(Settings):
 
     def score(self, X: Table, y: Outcomes, sample_weight: Any = None) -> float:
         """The share of right predictions."""
-        return float(untyped("sklearn.metrics").accuracy_score(y, self.predict(X), sample_weight=sample_weight))
+        return float(
+            untyped("sklearn.metrics").accuracy_score(
+                y, self.predict(X), sample_weight=sample_weight
+            )
+        )
 
     def recourse(self, X: Table, target: Any = None, **call: Any) -> Counterfactuals:
         """An answer for every row, in one pass.
@@ -105,12 +123,18 @@ class JointClassifier(Settings):
 
     def __sklearn_tags__(self) -> Any:
         tags = untyped("sklearn.utils")
-        target, inputs = tags.TargetTags(required=True), tags.InputTags()
-        return tags.Tags("classifier", target, classifier_tags=tags.ClassifierTags(), input_tags=inputs)
+        target = tags.TargetTags(required=True)
+        inputs = tags.InputTags()
+        return tags.Tags(
+            "classifier", target, classifier_tags=tags.ClassifierTags(), input_tags=inputs
+        )
 
     def _training_table(self, X: Any, y: Any) -> "tuple[pd.DataFrame, pd.Series[Any]]":
         """The rows to learn from and their outcomes."""
-        require(y is not None, f"{type(self).__name__} requires y to be passed, but the target y is None")
+        if y is None:
+            raise SettingError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None"
+            )
         validation = untyped("sklearn.utils.validation")
         if not isinstance(y, pd.Series):
             y = validation.column_or_1d(y, warn=True)
@@ -135,12 +159,15 @@ class JointClassifier(Settings):
     # ---- files
 
     def save(self, path: str | Path) -> None:
-        """Model and recourse network in one safetensors file that runs no code; `Model.load` reads the model."""
+        """Model and recourse network in one safetensors file that runs no code; `Model.load` reads
+        the model."""
         untyped("sklearn.utils.validation").check_is_fitted(self)
         settings = {name: _written(value) for name, value in self.get_params().items()}
         named = list(getattr(self, "feature_names_in_", ()))  # none: learnt from an array
         about = {"kind": type(self).__name__, "settings": settings, "named": named}
-        _recourse_network.save(path, cast(TorchModel, self.model_), self.recourse_.generator_, about)
+        _recourse_network.save(
+            path, cast(TorchModel, self.model_), self.recourse_.generator_, about
+        )
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -148,14 +175,17 @@ class JointClassifier(Settings):
         content, _ = _recourse_network.read(path)
         kind = str(content["kind"])
         if kind not in MODULES:
-            raise FileError(f"{str(path)!r} holds an unknown kind {kind!r}; known: {', '.join(MODULES)}")
+            raise FileError(
+                f"{str(path)!r} holds an unknown kind {kind!r}; known: {', '.join(MODULES)}"
+            )
         found: type[JointClassifier] = getattr(import_module(MODULES[kind]), kind)
         if not issubclass(found, cls):
             raise FileError(f"{str(path)!r} holds a {kind}, not a {cls.__name__}")
         net = found._with_settings(path, content["settings"])
         net.model_ = load_model(Path(path), None, trust=False)
         net.recourse_ = LearnedRecourse.of(_recourse_network.load(path, net.model_))
-        net.schema_, net.classes_ = net.model_.schema, np.array(net.model_.classes)
+        net.schema_ = net.model_.schema
+        net.classes_ = np.array(net.model_.classes)
         learnt = cast(Any, net)  # what scikit-learn's validation would have set
         learnt.n_features_in_ = len(net.schema_.features)
         if content["named"]:
@@ -168,8 +198,15 @@ class JointClassifier(Settings):
         known = [f.name for f in fields(cast(Any, cls))]
         for name in settings:
             if name not in known:
-                raise FileError(f"{str(path)!r} has an unknown setting {name!r}; {did_you_mean(name, known)}")
-        net = cls(**{n: tuple(cast(list[Any], v)) if isinstance(v, list) else v for n, v in settings.items()})
+                raise FileError(
+                    f"{str(path)!r} has an unknown setting {name!r}; {did_you_mean(name, known)}"
+                )
+        net = cls(
+            **{
+                n: tuple(cast(list[Any], v)) if isinstance(v, list) else v
+                for n, v in settings.items()
+            }
+        )
         try:
             net.how()
         except SettingError as error:
@@ -192,7 +229,8 @@ def _with_string_names(frame: pd.DataFrame) -> pd.DataFrame:
 def check_types(net: JointClassifier) -> None:
     """Raise an error that names the first setting of another type than its default has."""
     for spec in fields(cast(Any, net)):
-        value, default = getattr(net, spec.name), spec.default
+        value = getattr(net, spec.name)
+        default = spec.default
         if isinstance(default, tuple):
             fits = isinstance(value, Iterable) and not isinstance(value, str)
             fits = fits and all(_is_a(Integral, width) for width in cast(Iterable[Any], value))
@@ -200,9 +238,11 @@ def check_types(net: JointClassifier) -> None:
         else:
             kind, words = _KINDS[type(default)]
             fits = isinstance(value, kind) if kind in (bool, str) else _is_a(kind, value)
-        require(fits, f"{spec.name} must be {words}, got {value!r}")
+        if not fits:
+            raise SettingError(f"{spec.name} must be {words}, got {value!r}")
     # Draws are keyed by it as a float64.
-    require(abs(net.seed) < 1 << 53, f"seed must be below 2^53, got {net.seed}")
+    if not abs(net.seed) < 1 << 53:
+        raise SettingError(f"seed must be below 2^53, got {net.seed}")
 
 
 _KINDS: dict[type, tuple[Any, str]] = {
@@ -227,7 +267,9 @@ def as_model(
     # A hidden layer ends with its dropout: three modules each.
     features = tuple(3 * layer - 1 for layer in stack.features)
     layers = network_of(stack.gen, stack.theta_g, i, how.dropout)
-    return model, LearnedRecourse.of(RecourseNetwork(layers, features, model.fingerprint(), stack.target_columns))
+    return model, LearnedRecourse.of(
+        RecourseNetwork(layers, features, model.fingerprint(), stack.target_columns)
+    )
 
 
 def _written(value: Any) -> Any:

@@ -1,19 +1,21 @@
-"""Prediction and recourse trained together, many networks at once: CounterNet, and RoCourseNet's tri-level training.
+"""Prediction and recourse trained together, many networks at once: CounterNet, and RoCourseNet's
+tri-level training.
 
     z = encoder(x),  p = predictor(z),  f = sigmoid(line(p)),      theta   = all of these
     c = generator(z, p),  x_cf = N(c),                             theta_g = the generator
 
-N passes numbers on as they are, puts a softmax over the levels of each category (the largest level when answers are
-handed out) and copies what may not change from x. Layers are Linear, LeakyReLU, dropout. Block-wise coordinate descent,
-for one batch (x, y):
+N passes numbers on as they are, puts a softmax over the levels of each category (the largest level
+when answers are handed out) and copies what may not change from x. Layers are Linear, LeakyReLU,
+dropout. Block-wise coordinate descent, for one batch (x, y):
 
     1  theta   <- Adam( l1 L(f(x; theta), y) )
     2  x_cf = N(g(x)) and t, the class to reach, with the new theta; with two classes, the other one
     3  theta' = the attack's model: Virtual Data Shift on (x, y, x_cf, t) from theta; theta itself in CounterNet
     4  theta_g <- Adam( l2 L(f(x_cf; theta'), t) + l3 mean (x_cf - x)^2 ),   z and p are constants here
 
-Guo, Nguyen and Yadav, "CounterNet", KDD 2023; Guo et al., "RoCourseNet", CIKM 2023. Prediction f inside step 3 and 4
-has no dropout. With more than two classes t is drawn among the others and the generator is told which it is.
+Guo, Nguyen and Yadav, "CounterNet", KDD 2023; Guo et al., "RoCourseNet", CIKM 2023. Prediction f
+inside step 3 and 4 has no dropout. With more than two classes t is drawn among the others and the
+generator is told which it is.
 """
 
 import math
@@ -23,9 +25,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from holdfast._core.checks import require_number
 from holdfast._core.progress import Progress
 from holdfast.distances import l2
-from holdfast.errors import require, require_number
+from holdfast.errors import SettingError
 from holdfast.methods.amortized._parallel import (
     Batches,
     Schedule,
@@ -44,17 +47,24 @@ from holdfast.schema.encoding import Encoding
 
 @dataclass(frozen=True, kw_only=True)
 class Joint(Loop):
-    """How the networks are made and trained: the settings of `CounterNet`, of which more is said here.
+    """How the networks are made and trained: the settings of `CounterNet`, of which more is said
+    here.
 
     Args:
         dropout: share of units left out in steps 1, 2 and 4.
-        l1, l2, l3: weights of prediction, validity and proximity; without the last two only the predictor is trained.
-        condition_on_target: in the paper the generator has to guess the class to reach from z and p, which it cannot
-            where the prediction is near 1/2; with more than two classes it is always told.
-        clip_to_data: a gradient that would push a number further out is dropped. In the paper numbers go anywhere.
-        hard_categories: gradients go straight through. In the paper levels are mixed until the network is used.
-        shift, schedule: the attack in step 3 and how its epsilon grows, see `epsilon_in`; None trains a CounterNet.
-        smooth_labels: 1 becomes a number drawn from (0.8, 0.95) and 0 one from (0.05, 0.2), outside the attack.
+        l1, l2, l3: weights of prediction, validity and proximity; without the last two only the
+            predictor is trained.
+        condition_on_target: in the paper the generator has to guess the class to reach from z and
+            p, which it cannot where the prediction is near 1/2; with more than two classes it is
+            always told.
+        clip_to_data: a gradient that would push a number further out is dropped. In the paper
+            numbers go anywhere.
+        hard_categories: gradients go straight through. In the paper levels are mixed until the
+            network is used.
+        shift, schedule: the attack in step 3 and how its epsilon grows, see `epsilon_in`; None
+            trains a CounterNet.
+        smooth_labels: 1 becomes a number drawn from (0.8, 0.95) and 0 one from (0.05, 0.2), outside
+            the attack.
         clip: largest norm of a gradient, 0 for none.
         attack_dropout: also in f(x_cf; theta') of step 4.
     """
@@ -82,11 +92,14 @@ class Joint(Loop):
         super().__post_init__()
         for name in ("encoder", "predictor", "generator"):
             check_widths(name, getattr(self, name))
-        require(0 <= self.dropout < 1, f"dropout must be at least 0 and below 1, got {self.dropout}")
+        if not 0 <= self.dropout < 1:
+            raise SettingError(f"dropout must be at least 0 and below 1, got {self.dropout}")
         for name in ("l1", "l2", "l3", "clip"):
             require_number(name, getattr(self, name))
-        require(self.loss in ("squared", "entropy"), f"loss must be 'squared' or 'entropy', got {self.loss!r}")
-        epsilon_in(self.shift, self.schedule, 1, self.epochs)  # an unknown schedule is an error now, not while training
+        if self.loss not in ("squared", "entropy"):
+            raise SettingError(f"loss must be 'squared' or 'entropy', got {self.loss!r}")
+        # an unknown schedule is an error now, not while training
+        epsilon_in(self.shift, self.schedule, 1, self.epochs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,17 +115,28 @@ class JointStack:
     target_columns: int  # how many tell the generator the class to reach
 
     @classmethod
-    def of(cls, how: Joint, inputs: int, classes: int, count: int, dtype: torch.dtype = torch.float32) -> "JointStack":
+    def of(
+        cls, how: Joint, inputs: int, classes: int, count: int, dtype: torch.dtype = torch.float32
+    ) -> "JointStack":
         """Networks with all weights 0."""
         outputs = 1 if classes == 2 else classes
         target = classes if how.condition_on_target or classes > 2 else 0
         net = Leaky((inputs, *how.encoder, *how.predictor, outputs))
-        z, p = how.encoder[-1], how.predictor[-1]
-        places = [torch.arange(z), block(z) + torch.arange(p), block(z) + block(p) + torch.arange(target)]
+        z = how.encoder[-1]
+        p = how.predictor[-1]
+        places = [
+            torch.arange(z),
+            block(z) + torch.arange(p),
+            block(z) + block(p) + torch.arange(target),
+        ]
         wide = block(z) + block(p) + block(target)
-        gen = Leaky((z + p + target, *how.generator, inputs), inputs=torch.cat(places), columns=wide)
+        gen = Leaky(
+            (z + p + target, *how.generator, inputs), inputs=torch.cat(places), columns=wide
+        )
         layers = len(how.encoder), len(how.encoder) + len(how.predictor)
-        return cls(net, gen, net.weights(count, dtype), gen.weights(count, dtype), classes, layers, target)
+        return cls(
+            net, gen, net.weights(count, dtype), gen.weights(count, dtype), classes, layers, target
+        )
 
     @property
     def nets(self) -> list[Leaky]:
@@ -130,8 +154,8 @@ class JointStack:
         return self.net.scores(self.theta, x.expand(len(self), *x.shape[-2:]))
 
     def answers(self, x: Tensor, t: Tensor | None = None) -> Tensor:
-        """(M, n, d) what the generator makes of rows, before N; t (M, n, 1) are the classes to reach, with two classes
-        the other one if left out."""
+        """(M, n, d) what the generator makes of rows, before N; t (M, n, 1) are the classes to
+        reach, with two classes the other one if left out."""
         h, z = self.net.forward(self.theta, x.expand(len(self), *x.shape[-2:]), name="answers")
         return self.gen.scores(self.theta_g, self.seen(h, other_class(z) if t is None else t))
 
@@ -150,11 +174,19 @@ class JointStack:
 
 
 def fit_joint(
-    how: Joint, x: Tensor, labels: Tensor, encoding: Encoding, *, classes: int = 2,
-    tables: Sequence[Tensor] | None = None, seeds: Sequence[int] = (0,), bar: Progress | None = None,
+    how: Joint,
+    x: Tensor,
+    labels: Tensor,
+    encoding: Encoding,
+    *,
+    classes: int = 2,
+    tables: Sequence[Tensor] | None = None,
+    seeds: Sequence[int] = (0,),
+    bar: Progress | None = None,
     workers: int | None = None,
-) -> JointStack:  # fmt: skip
-    """Train networks side by side; for the arguments see `fit_side_by_side`. `encoding` is the schema as tensors."""
+) -> JointStack:
+    """Train networks side by side; for the arguments see `fit_side_by_side`. `encoding` is the
+    schema as tensors."""
 
     def make(count: int) -> JointStack:
         return JointStack.of(how, x.shape[1], classes, count, x.dtype)
@@ -170,7 +202,8 @@ class JointTraining(StackTraining):
 
     def __init__(self, how: Joint, stack: JointStack, batches: Batches, encoding: Encoding) -> None:
         super().__init__(how, stack, batches, encoding, how.shift, how.schedule)
-        self.how, self.stack = how, stack
+        self.how = how
+        self.stack = stack
         self.attack = Attack.of(stack.net, stack.theta, how.shift, encoding, len(how.encoder))
         # Categories have no bounds: what the softmax makes of them is inside anyway.
         self.low = encoding.seen_low.masked_fill(encoding.one_hot, -math.inf)
@@ -178,7 +211,11 @@ class JointTraining(StackTraining):
 
     def step(self, x: Tensor, y: Tensor, w: Tensor, epsilon: float) -> None:
         """Steps 1 to 4 on rows (m, n, d) of the first m models."""
-        how, stack, net, gen, draw = self.how, self.stack, self.stack.net, self.stack.gen, self.next_draw()
+        draw = self.next_draw()
+        gen = self.stack.gen
+        net = self.stack.net
+        stack = self.stack
+        how = self.how
         theta, theta_g, g, g_g = (held.first(len(x)) for held in (*stack.thetas, *self.grads))
         adam, adam_g = self.adams
         # 1
@@ -206,7 +243,9 @@ class JointTraining(StackTraining):
         if self.fixed is not None:
             by_cf.masked_fill_(self.fixed, 0.0)
         if how.clip_to_data:
-            by_cf.masked_fill_(((c < self.low) & (by_cf > 0)) | ((c > self.high) & (by_cf < 0)), 0.0)
+            by_cf.masked_fill_(
+                ((c < self.low) & (by_cf > 0)) | ((c > self.high) & (by_cf < 0)), 0.0
+            )
         gen.backward(theta_g, h_g, self.encoding.softmax_pull(soft, by_cf), g_g, masks, "generate")
         adam_g.step(self._clipped(g_g.flat))
 

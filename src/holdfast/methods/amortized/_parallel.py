@@ -1,7 +1,8 @@
-"""Networks of tables of different length that train side by side, in one stack or in a few on threads of their own.
+"""Networks of tables of different length that train side by side, in one stack or in a few on
+threads of their own.
 
-In each epoch those that have run out of batches wait. All random numbers of a model come from its seed, so that it is
-the same, up to rounding, whatever trains beside it.
+In each epoch those that have run out of batches wait. All random numbers of a model come from its
+seed, so that it is the same, up to rounding, whatever trains beside it.
 """
 
 import itertools
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import limited_threads
-from holdfast.errors import require
+from holdfast.errors import SettingError
 from holdfast.methods.amortized.virtual_shift import Shift
 from holdfast.nn.stack_derivatives import Leaky, Parts, Weights
 from holdfast.retraining.loop import Loop, check_finite
@@ -29,11 +30,14 @@ SCHEDULES = ("linear", "static", "log")
 ALONE = 2  # so many models at least for each thread
 PURPOSES = 16  # independent draws of one step
 BATCHES = 1 << 20  # more than an epoch has
-START, ORDER = 1 << 60, 1 << 61  # draws of the initial weights and of the order of the rows
+# draws of the initial weights and of the order of the rows
+START = 1 << 60
+ORDER = 1 << 61
 
 
 class NetworkStack(Protocol):
-    """M models, each made of a few networks: their architectures, and the parameters of each, of all M models."""
+    """M models, each made of a few networks: their architectures, and the parameters of each, of
+    all M models."""
 
     @property
     def nets(self) -> Sequence[Leaky]: ...
@@ -46,28 +50,43 @@ S = TypeVar("S", bound=NetworkStack)
 
 
 def fit_side_by_side(
-    loop: Loop, x: Tensor, labels: Tensor, tables: Sequence[Tensor] | None, seeds: Sequence[int],
-    make: Callable[[int], S], training: Callable[[S, list[int], "Batches"], "StackTraining"], bar: Progress | None,
+    loop: Loop,
+    x: Tensor,
+    labels: Tensor,
+    tables: Sequence[Tensor] | None,
+    seeds: Sequence[int],
+    make: Callable[[int], S],
+    training: Callable[[S, list[int], "Batches"], "StackTraining"],
+    bar: Progress | None,
     workers: int | None,
-) -> S:  # fmt: skip
+) -> S:
     """Train one model for each seed. One is the same, up to rounding, whatever trains beside it.
 
     Args:
         x, labels: all rows (n, d) and the numbers of their classes (n,).
         tables: for each model the rows it learns from; None gives all rows to each.
-        seeds: weights, order and whatever else is drawn for a model come from its seed, and from nothing else.
+        seeds: weights, order and whatever else is drawn for a model come from its seed, and from
+            nothing else.
         make: so many models with all weights 0.
         training: one run for some of the models, longest table first, on their batches.
         workers: threads that train a part of the models each; None takes as many as pay.
     """
     rows = [torch.arange(len(x))] * len(seeds) if tables is None else list(tables)
     fits = len(rows) == len(seeds) and all(len(r) for r in rows)
-    require(fits, f"need one table with at least one row for each seed, got {len(rows)} for {len(seeds)}")
+    if not fits:
+        raise SettingError(
+            f"need one table with at least one row for each seed, got {len(rows)} for {len(seeds)}"
+        )
 
     def run(models: list[int]) -> S:
         with torch.inference_mode(False), torch.no_grad(), limited_threads(1):
-            stack, random = make(len(models)), by_seed([seeds[i] for i in models])
-            one = training(stack, models, Batches(x, labels, [rows[i] for i in models], loop.batch_size, random))
+            stack = make(len(models))
+            random = by_seed([seeds[i] for i in models])
+            one = training(
+                stack,
+                models,
+                Batches(x, labels, [rows[i] for i in models], loop.batch_size, random),
+            )
             for epoch in range(1, loop.epochs + 1):
                 one.epoch(epoch)
                 if bar is not None:
@@ -75,13 +94,18 @@ def fit_side_by_side(
         return stack
 
     with torch.inference_mode(False), torch.no_grad():
-        parts = _balanced([len(r) for r in rows], workers or min(os.cpu_count() or 1, -(-len(rows) // ALONE)))
+        parts = _balanced(
+            [len(r) for r in rows], workers or min(os.cpu_count() or 1, -(-len(rows) // ALONE))
+        )
         if len(parts) == 1:
             stacks = [run(parts[0])]
-        else:  # threads, not processes: the tensors are shared, and torch lets go of the interpreter while it computes
+        # threads, not processes: the tensors are shared, and torch lets go of the interpreter while
+        # it computes
+        else:
             with ThreadPoolExecutor(len(parts)) as pool:
                 stacks = list(pool.map(run, parts))
-        out, back = make(len(rows)), torch.tensor([i for part in parts for i in part]).argsort()
+        out = make(len(rows))
+        back = torch.tensor([i for part in parts for i in part]).argsort()
         for i, theta in enumerate(out.thetas):
             theta.flat[:] = torch.cat([stack.thetas[i].flat for stack in stacks])[back]
     check_finite(theta.flat for theta in out.thetas)
@@ -90,7 +114,8 @@ def fit_side_by_side(
 
 def _balanced(sizes: list[int], parts: int) -> list[list[int]]:
     """Models divided so that each part has about as many rows; in a part, longest first."""
-    out, loads = [list[int]() for _ in range(parts)], [0] * parts
+    out = [list[int]() for _ in range(parts)]
+    loads = [0] * parts
     for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
         least = loads.index(min(loads))
         out[least].append(i)
@@ -99,16 +124,26 @@ def _balanced(sizes: list[int], parts: int) -> list[list[int]]:
 
 
 class StackTraining(ABC):
-    """One run of training, batch by batch; models are in the order of their tables, longest first."""
+    """One run of training, batch by batch; models are in the order of their tables, longest
+    first."""
 
     def __init__(
-        self, loop: Loop, stack: NetworkStack, batches: "Batches", encoding: Encoding, shift: Shift | None,
+        self,
+        loop: Loop,
+        stack: NetworkStack,
+        batches: "Batches",
+        encoding: Encoding,
+        shift: Shift | None,
         schedule: Schedule,
-    ) -> None:  # fmt: skip
-        self.loop, self.batches, self.encoding, self.random = loop, batches, encoding, batches.random
+    ) -> None:
+        self.loop = loop
+        self.batches = batches
+        self.encoding = encoding
+        self.random = batches.random
         self.shift: Shift | None = shift
         self.schedule: Schedule = schedule
-        epsilon_in(shift, schedule, 1, loop.epochs)  # an unknown schedule is an error now, not while training
+        # an unknown schedule is an error now, not while training
+        epsilon_in(shift, schedule, 1, loop.epochs)
         self.grads = [theta.empty() for theta in stack.thetas]
         self.adams = [loop.adam(theta.flat) for theta in stack.thetas]
         self.fixed = encoding.fixed if bool(encoding.fixed.any()) else None
@@ -125,11 +160,13 @@ class StackTraining(ABC):
 
     @abstractmethod
     def step(self, x: Tensor, y: Tensor, w: Tensor, epsilon: float) -> None:
-        """One step on rows (m, n, d) of the first m models, with their classes y and weights w (m, n, 1)."""
+        """One step on rows (m, n, d) of the first m models, with their classes y and weights w (m,
+        n, 1)."""
 
     def next_draw(self) -> int:
         """The number of a step's first draw."""
-        draw, self.steps = self.steps * PURPOSES, self.steps + 1
+        draw = self.steps * PURPOSES
+        self.steps = self.steps + 1
         return draw
 
     def keep_fixed(self, x_cf: Tensor, x: Tensor) -> Tensor:
@@ -138,8 +175,10 @@ class StackTraining(ABC):
 
 
 def epsilon_in(shift: Shift | None, schedule: Schedule, epoch: int, epochs: int) -> float:
-    """The attack's epsilon in epoch 1, 2, .. of so many: "linear" E e / N, "static" E, "log" E log e / log N."""
-    require(schedule in SCHEDULES, f"schedule must be {', '.join(SCHEDULES)}, got {schedule!r}")
+    """The attack's epsilon in epoch 1, 2, .. of so many: "linear" E e / N, "static" E, "log" E log
+    e / log N."""
+    if schedule not in SCHEDULES:
+        raise SettingError(f"schedule must be {', '.join(SCHEDULES)}, got {schedule!r}")
     log = math.log(epoch) / math.log(epochs) if epochs > 1 else 1.0
     share = {"linear": epoch / epochs, "static": 1.0, "log": log}[schedule]
     return 0.0 if shift is None else shift.epsilon * share
@@ -151,35 +190,51 @@ def by_seed(seeds: Sequence[int]) -> RowRandom:
 
 
 class Batches:
-    """The rows of M models, batch by batch, each model's in an order of its own; longest table first."""
+    """The rows of M models, batch by batch, each model's in an order of its own; longest table
+    first."""
 
-    def __init__(self, x: Tensor, y: Tensor, rows: list[Tensor], size: int, random: RowRandom) -> None:
-        self.x, self.y = x, y.to(x.dtype)
-        self.sizes, self.size, self.random = [len(r) for r in rows], size, random
+    def __init__(
+        self, x: Tensor, y: Tensor, rows: list[Tensor], size: int, random: RowRandom
+    ) -> None:
+        self.x = x
+        self.y = y.to(x.dtype)
+        self.sizes = [len(r) for r in rows]
+        self.size = size
+        self.random = random
         self.rows = nn.utils.rnn.pad_sequence(rows, batch_first=True)  # (M, longest)
         self.beyond = torch.arange(self.rows.shape[1]) >= torch.tensor(self.sizes)[:, None]
 
     def epoch(self, epoch: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Rows (m, b, d) of the first m models, those that have any left, with their classes and weights (m, b, 1): a
-        mean over what there is, where the last batch is not full."""
+        """Rows (m, b, d) of the first m models, those that have any left, with their classes and
+        weights (m, b, 1): a mean over what there is, where the last batch is not full."""
         key = self.random.uniform(self.rows.shape[1], draw=ORDER + epoch, dtype=torch.float64)
-        order = self.rows.gather(1, key.masked_fill_(self.beyond, math.inf).argsort(dim=1, stable=True))
+        order = self.rows.gather(
+            1, key.masked_fill_(self.beyond, math.inf).argsort(dim=1, stable=True)
+        )
         for first in range(0, self.sizes[0], self.size):
             counts = [min(self.size, n - first) for n in self.sizes if n > first]
             part = slice(len(counts)), slice(first, first + self.size)
             share = torch.tensor([1 / n for n in counts], dtype=torch.float64)[:, None]
-            rows, w = order[part], ~self.beyond[part] * share
+            rows = order[part]
+            w = ~self.beyond[part] * share
             flat = rows.reshape(-1)
-            x, y = self.x.index_select(0, flat), self.y.index_select(0, flat)
+            x = self.x.index_select(0, flat)
+            y = self.y.index_select(0, flat)
             yield x.view(*rows.shape, -1), y.view(*rows.shape, 1), w[..., None].to(x.dtype)
 
 
 def start_weights(net: Leaky, theta: Weights, random: RowRandom, part: int) -> None:
-    """Weights and biases uniform between -1 and 1 over the root of a layer's inputs; parts draw apart."""
+    """Weights and biases uniform between -1 and 1 over the root of a layer's inputs; parts draw
+    apart."""
     parts = Parts()
     for i, (a, b) in enumerate(itertools.pairwise(net.sizes)):
         draw = START + 100 * part + i
-        u = random.uniform(a + 1, b, draw=draw, dtype=theta.flat.dtype).mul_(2).sub_(1).div_(math.sqrt(a))
+        u = (
+            random.uniform(a + 1, b, draw=draw, dtype=theta.flat.dtype)
+            .mul_(2)
+            .sub_(1)
+            .div_(math.sqrt(a))
+        )
         parts.append((u[:, :a], u[:, a:]))
     net.load(theta, parts)
 

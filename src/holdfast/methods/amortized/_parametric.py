@@ -1,7 +1,9 @@
-"""What parametric generators have in common as methods: trained once on data, then one pass for each answer.
+"""What parametric generators have in common as methods: trained once on data, then one pass for
+each answer.
 
-Generators learn from all rows, in both directions. What a network proposes is projected to what the person can reach:
-the largest level of each category, bounds, fixed columns and rules, as with every method.
+Generators learn from all rows, in both directions. What a network proposes is projected to what the
+person can reach: the largest level of each category, bounds, fixed columns and rules, as with every
+method.
 """
 
 from abc import abstractmethod
@@ -11,9 +13,14 @@ from typing import Any, ClassVar, Self
 from torch import Tensor, nn
 
 from holdfast._core.progress import Progress
-from holdfast.errors import require
+from holdfast.errors import SettingError
 from holdfast.explainer import Explainer
-from holdfast.methods.amortized._generator_loop import GeneratorKind, GeneratorStack, fit_generators, with_target
+from holdfast.methods.amortized._generator_loop import (
+    GeneratorKind,
+    GeneratorStack,
+    fit_generators,
+    with_target,
+)
 from holdfast.methods.amortized._parallel import Schedule
 from holdfast.methods.amortized._recourse_network import network_of
 from holdfast.methods.amortized.virtual_shift import Shift
@@ -33,7 +40,10 @@ class TrainedGenerator:
     @classmethod
     def of(cls, stack: GeneratorStack, i: int, model: str) -> "TrainedGenerator":
         """Generator i of a stack."""
-        nets = (network_of(net, theta, i, dropout=0.0) for net, theta in zip(stack.nets, stack.thetas, strict=True))
+        nets = (
+            network_of(net, theta, i, dropout=0.0)
+            for net, theta in zip(stack.nets, stack.thetas, strict=True)
+        )
         return cls(tuple(nets), stack.kind.target_columns(stack.classes), model)
 
     def with_target(self, x: Tensor, t: Tensor) -> Tensor:
@@ -59,8 +69,12 @@ class ParametricMethod(Explainer):
     def kind(self) -> GeneratorKind:
         """The settings of the training."""
         known = fields(self.kind_of_generator)
-        own: dict[str, Any] = {f.name: getattr(self, f.name) for f in known if hasattr(self, f.name)}
-        own["hidden"] = tuple(own["hidden"]) if hasattr(own["hidden"], "__iter__") else own["hidden"]
+        own: dict[str, Any] = {
+            f.name: getattr(self, f.name) for f in known if hasattr(self, f.name)
+        }
+        own["hidden"] = (
+            tuple(own["hidden"]) if hasattr(own["hidden"], "__iter__") else own["hidden"]
+        )
         return self.kind_of_generator(**own)
 
     @abstractmethod
@@ -70,34 +84,53 @@ class ParametricMethod(Explainer):
     def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
         """Train on rows of the data, against the model as it is."""
         needs = f"{type(self).__name__} with a shift also needs the rows' outcomes"
-        require(self.shift is None, f"{needs}; call .fit_against(model, X, y), or hf.robustify(...)")
+        if self.shift is not None:
+            raise SettingError(f"{needs}; call .fit_against(model, X, y), or hf.robustify(...)")
         self.fit_against(model, X)
 
-    def fit_against(self, model: Model, X: Rows, y: Outcomes | None = None, *, progress: bool = False) -> Self:
-        """Train on rows of the data, against the model that the setting `shift` makes of `model` in each batch.
+    def fit_against(
+        self, model: Model, X: Rows, y: Outcomes | None = None, *, progress: bool = False
+    ) -> Self:
+        """Train on rows of the data, against the model that the setting `shift` makes of `model` in
+        each batch.
 
         Args:
             model: a torch module that returns logits; it stays as it is.
             X: rows of the table, or their encoding.
-            y: the outcomes of the rows, which the shifted model is trained on; not needed where `shift` is None.
+            y: the outcomes of the rows, which the shifted model is trained on; not needed where
+                `shift` is None.
             progress: show a bar on stderr.
         """
-        name, kind = type(self).__name__, self.kind()
+        name = type(self).__name__
+        kind = self.kind()
         own = with_logits(model, name)
-        x, labels = encoded(model, X), None if y is None else numbered(X, y, model.classes)
+        x = encoded(model, X)
+        labels = None if y is None else numbered(X, y, model.classes)
         with Progress(progress, name) as bar:
             bar.total(1)
             net, theta = net_of(own.module, 1)
             stack = fit_generators(
-                kind, net, theta, x, labels, model.schema.encoding(model.dtype), classes=len(model.classes),
-                seeds=(self.seed,), shift=self.shift, schedule=self.schedule, bar=bar,
-            )  # fmt: skip
+                kind,
+                net,
+                theta,
+                x,
+                labels,
+                model.schema.encoding(model.dtype),
+                classes=len(model.classes),
+                seeds=(self.seed,),
+                shift=self.shift,
+                schedule=self.schedule,
+                bar=bar,
+            )
         self.generator_: TrainedGenerator = TrainedGenerator.of(stack, 0, model.fingerprint())
         return self
 
     def check(self, model: Model) -> None:
         own = model.fingerprint() == self.generator_.model
-        require(own, f"this {type(self).__name__} was trained for another model; fit one for this model")
+        if not own:
+            raise SettingError(
+                f"this {type(self).__name__} was trained for another model; fit one for this model"
+            )
 
     def search(self, problem: SearchProblem) -> Tensor:
         answer = problem.x

@@ -1,27 +1,37 @@
-"""The recourse network of CounterNet and RoCourseNet: what it makes of rows, and how it lies in a file.
+"""The recourse network of CounterNet and RoCourseNet: what it makes of rows, and how it lies in a
+file.
 
-It may also be told the class to reach; with more than two classes it always is. A file has the model, as `Model.save`
-writes it, and beside it the tensors of this network and a text about it.
+It may also be told the class to reach; with more than two classes it always is. A file has the
+model, as `Model.save` writes it, and beside it the tensors of this network and a text about it.
 """
 
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import FileError, HoldfastError, SettingError, require
+from holdfast.errors import FileError, HoldfastError, SettingError
 from holdfast.models.base import Model
 from holdfast.models.formats import safetensors
 from holdfast.models.torch_model import TorchModel
 from holdfast.nn.architecture import build, describe, flat_layers
 from holdfast.nn.stack_derivatives import SLOPE, Leaky, Weights
 
-_MARK, _PREFIX = "holdfast_generator", "generator."  # in a file: the text about the network, and its tensors
-_PARTS: dict[str, type] = {"kind": str, "settings": dict, "layers": list, "features": list, "told": int, "named": list}
+# in a file: the text about the network, and its tensors
+_MARK = "holdfast_generator"
+_PREFIX = "generator."
+_PARTS: dict[str, type] = {
+    "kind": str,
+    "settings": dict,
+    "layers": list,
+    "features": list,
+    "told": int,
+    "named": list,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,31 +41,45 @@ class RecourseNetwork:
     layers: nn.Sequential  # from what it sees to a raw answer (n, d)
     features: tuple[int, ...]  # which layers of the model's module give what it sees
     model: str  # the fingerprint of that model
-    target_columns: int = 0  # how many classes it is told apart; 0 if it has to guess the other of two
+    # how many classes it is told apart; 0 if it has to guess the other of two
+    target_columns: int = 0
 
     def check(self, model: Model) -> None:
-        """Raise an error unless it makes numbers (n, d) out of what the model makes of rows (n, d)."""
-        require(isinstance(model, TorchModel), "a recourse network belongs to a torch model")
-        module, k = cast(TorchModel, model).module, len(model.classes)
+        """Raise an error unless it makes numbers (n, d) out of what the model makes of rows (n,
+        d)."""
+        if not isinstance(model, TorchModel):
+            raise SettingError("a recourse network belongs to a torch model")
+        module = model.module
+        k = len(model.classes)
         last = len(flat_layers(module)) - 1
         places = [i for i in self.features if type(i) is int and 0 <= i < last]
         known = 0 < len(places) == len(self.features) and places == sorted({*places})
-        require(known, f"the recourse network looks at layers {list(self.features)}, the model has 0 to {last}")
+        if not known:
+            raise SettingError(
+                f"the recourse network looks at layers {list(self.features)}, the model has 0 to "
+                f"{last}"
+            )
         target = self.target_columns
-        require(target in ((0, 2) if k == 2 else (k,)), f"the recourse network is told {target} classes of {k}")
+        if target not in ((0, 2) if k == 2 else (k,)):
+            raise SettingError(f"the recourse network is told {target} classes of {k}")
         finite = all(bool(v.isfinite().all()) for v in self.layers.state_dict().values())
-        require(finite, "the recourse network has non-finite weights")
+        if not finite:
+            raise SettingError("the recourse network has non-finite weights")
         x = model.schema.probe.to(model.dtype)
         try:
             with model.eval_mode():
                 shape = self(module, x, torch.zeros(len(x), dtype=torch.int64)).shape
         except RuntimeError as error:
             raise SettingError(f"the recourse network does not fit its model: {error}") from None
-        require(shape == x.shape, f"the recourse network makes rows of {shape[1:]} columns, not {x.shape[1]}")
+        if shape != x.shape:
+            raise SettingError(
+                f"the recourse network makes rows of {shape[1:]} columns, not {x.shape[1]}"
+            )
 
     def __call__(self, module: nn.Module, x: Tensor, wanted: Tensor | None = None) -> Tensor:
         """Raw answers (n, d) to rows x (n, d); `wanted` (n,) are numbers of classes."""
-        seen, h = list[Tensor](), x
+        seen = list[Tensor]()
+        h = x
         for i, layer in enumerate(flat_layers(module)[: self.features[-1] + 1]):
             h = layer(h)
             if i in self.features:
@@ -71,7 +95,10 @@ def network_of(net: Leaky, theta: Weights, i: int, dropout: float) -> nn.Sequent
     layers = list[dict[str, object]]()
     for a, b in itertools.pairwise(net.sizes[:-1]):
         layers += [{"layer": "Linear", "in_features": a, "out_features": b}]
-        layers += [{"layer": "LeakyReLU", "negative_slope": SLOPE}, {"layer": "Dropout", "p": dropout}]
+        layers += [
+            {"layer": "LeakyReLU", "negative_slope": SLOPE},
+            {"layer": "Dropout", "p": dropout},
+        ]
     layers += [{"layer": "Linear", "in_features": net.sizes[-2], "out_features": net.sizes[-1]}]
     with torch.device("meta"):
         out = build(layers).to_empty(device="cpu").to(theta.flat.dtype).eval().requires_grad_(False)
@@ -85,11 +112,20 @@ def network_of(net: Leaky, theta: Weights, i: int, dropout: float) -> nn.Sequent
 # ---- files
 
 
-def save(path: str | Path, model: TorchModel, network: RecourseNetwork, about: Mapping[str, Any]) -> None:
-    """Model and recourse network in one safetensors file that runs no code; `about` has kind, settings and named."""
+def save(
+    path: str | Path, model: TorchModel, network: RecourseNetwork, about: Mapping[str, Any]
+) -> None:
+    """Model and recourse network in one safetensors file that runs no code; `about` has kind,
+    settings and named."""
     tensors, metadata = model.contents()
-    tensors |= {_PREFIX + name: value.clone() for name, value in network.layers.state_dict().items()}
-    content = {"layers": describe(network.layers), "features": list(network.features), "told": network.target_columns}
+    tensors |= {
+        _PREFIX + name: value.clone() for name, value in network.layers.state_dict().items()
+    }
+    content = {
+        "layers": describe(network.layers),
+        "features": list(network.features),
+        "told": network.target_columns,
+    }
     safetensors.write(path, tensors, {**metadata, _MARK: content | dict(about)})
 
 
@@ -115,11 +151,16 @@ def load(path: str | Path, model: Model) -> RecourseNetwork:
     content, tensors = read(path)
     try:
         with safetensors.damage_reported(path):
-            with torch.device("meta"):  # no memory before the tensors are there: sizes are only a claim of the file
+            # no memory before the tensors are there: sizes are only a claim of the file
+            with torch.device("meta"):
                 layers: nn.Sequential = build(content["layers"])
-            layers.load_state_dict({name.removeprefix(_PREFIX): v for name, v in tensors.items()}, assign=True)
+            layers.load_state_dict(
+                {name.removeprefix(_PREFIX): v for name, v in tensors.items()}, assign=True
+            )
             layers.eval().requires_grad_(False)
-            network = RecourseNetwork(layers, tuple(content["features"]), model.fingerprint(), content["told"])
+            network = RecourseNetwork(
+                layers, tuple(content["features"]), model.fingerprint(), content["told"]
+            )
             network.check(model)
             return network
     except FileError:

@@ -2,9 +2,9 @@
 
     x_cf = N(g(x)),     minimise  l2 L(f(x_cf), t) + l3 mean (x_cf - x)^2
 
-f is frozen, and t the class to reach: the other one of two, else one drawn among the others. N passes numbers on as
-they are, puts a softmax over the levels of each category and copies what may not change from x. L = (f - t)^2, or
-cross-entropy of more than two classes.
+f is frozen, and t the class to reach: the other one of two, else one drawn among the others. N
+passes numbers on as they are, puts a softmax over the levels of each category and copies what may
+not change from x. L = (f - t)^2, or cross-entropy of more than two classes.
 
 Guo et al., "RoCourseNet", CIKM 2023 (a baseline there).
 """
@@ -13,8 +13,14 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from holdfast.errors import require, require_number
-from holdfast.methods.amortized._generator_loop import GeneratorKind, GeneratorRun, GeneratorStack, GeneratorTraining
+from holdfast._core.checks import require_number
+from holdfast.errors import SettingError
+from holdfast.methods.amortized._generator_loop import (
+    GeneratorKind,
+    GeneratorRun,
+    GeneratorStack,
+    GeneratorTraining,
+)
 from holdfast.methods.amortized._parallel import Batches, dropout_masks
 from holdfast.methods.amortized._parametric import ParametricMethod
 from holdfast.nn.stack_derivatives import Weights, slope_and_curve
@@ -34,7 +40,8 @@ class Direct(GeneratorKind):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(0 <= self.dropout < 1, f"dropout must be at least 0 and below 1, got {self.dropout}")
+        if not 0 <= self.dropout < 1:
+            raise SettingError(f"dropout must be at least 0 and below 1, got {self.dropout}")
         require_number("l2", self.l2)
         require_number("l3", self.l3)
 
@@ -44,7 +51,9 @@ class Direct(GeneratorKind):
     def sizes(self, columns: int, classes: int) -> list[tuple[int, ...]]:
         return [(columns + self.target_columns(classes), *self.hidden, columns)]
 
-    def answers(self, stack: GeneratorStack, x: Tensor, t: Tensor, encoding: Encoding, noise: Tensor | None) -> Tensor:
+    def answers(
+        self, stack: GeneratorStack, x: Tensor, t: Tensor, encoding: Encoding, noise: Tensor | None
+    ) -> Tensor:
         return encoding.softmax(stack.nets[0].scores(stack.thetas[0], stack.with_target(x, t)))
 
     def training(self, run: GeneratorRun, batches: Batches) -> GeneratorTraining:
@@ -59,9 +68,11 @@ class CFModel(ParametricMethod):
         hidden: widths of its layers.
         dropout: share of units left out while training.
         l2, l3: weights of validity and of proximity.
-        condition_on_target: tell the network the class to reach also with two classes; in the paper it has to find out.
+        condition_on_target: tell the network the class to reach also with two classes; in the paper
+            it has to find out.
         epochs, batch_size, lr: of the training, with Adam.
-        reachable: train on answers as they would be handed in, with all bounds and rules; pays where these are tight.
+        reachable: train on answers as they would be handed in, with all bounds and rules; pays
+            where these are tight.
         seed: weights, order and dropout come from it; the caller's generators stay as they are.
         shift, schedule: what it is trained against, see `holdfast.methods.amortized.robustify`.
 
@@ -78,7 +89,8 @@ class CFModel(ParametricMethod):
     when = "many rows must be answered fast, for a network that stays as it is"
     kind_of_generator = Direct
     advice = (
-        "train with condition_on_target=True, reachable=True, a larger l2 or more epochs, or ask another method about "
+        "train with condition_on_target=True, reachable=True, a larger l2 or more epochs, or ask "
+        "another method about "
         "these rows"
     )
 
@@ -98,14 +110,17 @@ class DirectTraining(GeneratorTraining):
 
     def __init__(self, kind: Direct, run: GeneratorRun, batches: Batches) -> None:
         super().__init__(kind, run, batches)
-        self.kind, self.net = kind, run.stack.nets[0]
+        self.kind = kind
+        self.net = run.stack.nets[0]
 
     def begin(self, thetas: list[Weights], x: Tensor, t: Tensor, draw: int) -> int:
         self.masks = dropout_masks(self.net, self.kind.dropout, x, self.random, draw)
         return 1
 
     def answer(self, thetas: list[Weights], x: Tensor, t: Tensor, block: int) -> Tensor:
-        self.h, c = self.net.forward(thetas[0], self.stack.with_target(x, t), self.masks, "generate")
+        self.h, c = self.net.forward(
+            thetas[0], self.stack.with_target(x, t), self.masks, "generate"
+        )
         self.x_cf = self.keep_fixed(self.encoding.softmax(c), x)
         return self.x_cf
 

@@ -12,7 +12,8 @@ WIDTHS = ("encoder", "predictor", "generator")
 
 @dataclass(eq=False, repr=False)
 class CounterNet(JointClassifier):
-    """Prediction and recourse trained together: a scikit-learn classifier with an answer for every row.
+    """Prediction and recourse trained together: a scikit-learn classifier with an answer for every
+    row.
 
         minimise  l1 L(f(x), y)  +  l2 L(f(x_cf), 1 - f(x) > 1/2)  +  l3 mean (x_cf - x)^2,    x_cf = N(g(x))
 
@@ -21,9 +22,10 @@ class CounterNet(JointClassifier):
         dropout: share of units left out while training.
         epochs, batch_size, lr: of the training, with Adam.
         l1, l2, l3: weights of prediction, validity and proximity.
-        condition_on_target: tell the generator the class to reach, which else has to guess it from the prediction.
-        clip_to_data, hard_categories: train on answers as they are handed out: numbers inside the range of the
-            data, and one level of each category.
+        condition_on_target: tell the generator the class to reach, which else has to guess it from
+            the prediction.
+        clip_to_data, hard_categories: train on answers as they are handed out: numbers inside the
+            range of the data, and one level of each category.
         loss: of the prediction, "squared" or "entropy".
         smooth_labels, clip: what the authors' older code also does, see `_joint_loop.Joint`.
         seed: weights, order and dropout come from it; the caller's generators stay as they are.

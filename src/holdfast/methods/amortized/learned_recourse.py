@@ -2,8 +2,8 @@
 
     z, p = what two hidden layers of the model make of x,     c = generator(z, p),     answer = N(c)
 
-N takes the largest level of each category that the person may have, and keeps to bounds, fixed columns and rules as
-every method does.
+N takes the largest level of each category that the person may have, and keeps to bounds, fixed
+columns and rules as every method does.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from holdfast.errors import require
+from holdfast.errors import SettingError
 from holdfast.explainer import Explainer
 from holdfast.methods.amortized import _recourse_network
 from holdfast.methods.amortized._recourse_network import RecourseNetwork
@@ -25,11 +25,12 @@ ROWS = 4096  # answered at once, which bounds memory
 
 @dataclass(eq=False, repr=False)
 class LearnedRecourse(Explainer):
-    """The answers of the recourse network that was trained with the model (`CounterNet`, `RoCourseNet`).
+    """The answers of the recourse network that was trained with the model (`CounterNet`,
+    `RoCourseNet`).
 
     Args:
-        path: the file that `CounterNet.save` wrote, read at first use. Not needed for `net.recourse_`, which has
-            its network already.
+        path: the file that `CounterNet.save` wrote, read at first use. Not needed for
+            `net.recourse_`, which has its network already.
 
     >>> import holdfast as hf
     >>> data = hf.datasets.moons().take(range(200))
@@ -41,7 +42,10 @@ class LearnedRecourse(Explainer):
 
     title = "one pass of the recourse network that was trained with the model"
     paper = "Guo et al. 2023 (CounterNet, RoCourseNet)"
-    when = "the model is a CounterNet or RoCourseNet, which has learnt recourse together with prediction"
+    when = (
+        "the model is a CounterNet or RoCourseNet, which has learnt recourse together with "
+        "prediction"
+    )
     cost = "one pass of its generator per row"
     advice = "ask another method about these rows, or train with a larger l2"
 
@@ -56,25 +60,41 @@ class LearnedRecourse(Explainer):
 
     def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
         """Read the network; the data has been learnt from already."""
-        require(bool(self.path), "LearnedRecourse answers with a trained network; give its file as path=...")
+        if not bool(self.path):
+            raise SettingError(
+                "LearnedRecourse answers with a trained network; give its file as path=..."
+            )
         self.generator_: RecourseNetwork = _recourse_network.load(self.path, model)
 
     def check(self, model: Model) -> None:
         if self.path and not self.is_fitted:
             self.fit(model, torch.empty(0))
-        require(self.is_fitted, "LearnedRecourse answers with a trained network; give its file as path=...")
+        if not self.is_fitted:
+            raise SettingError(
+                "LearnedRecourse answers with a trained network; give its file as path=..."
+            )
         own = isinstance(model, TorchModel) and model.fingerprint() == self.generator_.model
-        require(own, "this recourse network was trained with another model; ask it about its own")
+        if not own:
+            raise SettingError(
+                "this recourse network was trained with another model; ask it about its own"
+            )
 
     def search(self, problem: SearchProblem) -> Tensor:
-        answer, model, k = torch.empty_like(problem.x), cast(TorchModel, problem.model), problem.goal.k
+        answer = torch.empty_like(problem.x)
+        model = cast(TorchModel, problem.model)
+        k = problem.goal.k
         encoding = problem.feasible.encoding
         for part in (slice(first, first + ROWS) for first in range(0, len(problem), ROWS)):
-            x, wanted = problem.x[part], None
-            if self.generator_.target_columns:  # of two classes the other is known without asking the model
+            x = problem.x[part]
+            wanted = None
+            # of two classes the other is known without asking the model
+            if self.generator_.target_columns:
                 wanted = problem.goal[part].wanted(x.new_zeros(len(x), 2) if k == 2 else model(x))
             raw = self.generator_(model.module, x, wanted)
-            # The largest level is the same before and after a softmax; only how far a row moves is not.
-            answer[part] = problem.feasible[part].project(encoding.softmax(raw) if encoding.max_changes else raw)
+            # The largest level is the same before and after a softmax; only how far a row moves is
+            # not.
+            answer[part] = problem.feasible[part].project(
+                encoding.softmax(raw) if encoding.max_changes else raw
+            )
         problem.budget.bar.step(1)
         return answer

@@ -1,14 +1,16 @@
-"""Generators that have to hold: any parametric generator, trained against the worst small shift of the data.
+"""Generators that have to hold: any parametric generator, trained against the worst small shift of
+the data.
 
-In each batch Virtual Data Shift (`amortized.virtual_shift`) makes of the model the one that a shift of the batch would
-lead to, chosen so that the generator's present answers fail; only the validity of answers is then judged by that one.
-Guo et al., "RoCourseNet", CIKM 2023: Robust CF Model, Robust VAE-CF.
+In each batch Virtual Data Shift (`amortized.virtual_shift`) makes of the model the one that a shift
+of the batch would lead to, chosen so that the generator's present answers fail; only the validity
+of answers is then judged by that one. Guo et al., "RoCourseNet", CIKM 2023: Robust CF Model, Robust
+VAE-CF.
 """
 
 import copy
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
-from holdfast.errors import require
+from holdfast.errors import SettingError
 from holdfast.methods.amortized._parallel import Schedule
 from holdfast.methods.amortized.virtual_shift import Shift
 from holdfast.models.base import Model
@@ -17,7 +19,8 @@ from holdfast.problem import Outcomes, Rows
 
 @runtime_checkable
 class Trainable(Protocol):
-    """What `robustify` asks of a generator: settings `shift` and `schedule`, and a way to train that heeds them."""
+    """What `robustify` asks of a generator: settings `shift` and `schedule`, and a way to train
+    that heeds them."""
 
     shift: Shift | None
     schedule: Schedule
@@ -26,7 +29,9 @@ class Trainable(Protocol):
 
     def set_params(self, **params: Any) -> Self: ...
 
-    def fit_against(self, model: Model, X: Rows, y: Outcomes | None = None, *, progress: bool = False) -> Self: ...
+    def fit_against(
+        self, model: Model, X: Rows, y: Outcomes | None = None, *, progress: bool = False
+    ) -> Self: ...
 
 
 G = TypeVar("G", bound=Trainable)
@@ -34,14 +39,20 @@ _DEFAULT = Shift()
 
 
 def robustify(
-    generator: G, model: Model, X: Rows, y: Outcomes, *, shift: Shift | None = _DEFAULT, schedule: Schedule = "linear",
+    generator: G,
+    model: Model,
+    X: Rows,
+    y: Outcomes,
+    *,
+    shift: Shift | None = _DEFAULT,
+    schedule: Schedule = "linear",
     progress: bool = False,
-) -> G:  # fmt: skip
+) -> G:
     """A copy of a generator, trained against the shifts that the data may see.
 
     Args:
-        generator: a `CFModel`, a `VAECF`, or any other with the settings and the method of `Trainable`; it stays as it
-            is.
+        generator: a `CFModel`, a `VAECF`, or any other with the settings and the method of
+            `Trainable`; it stays as it is.
         model: the model it answers for; a torch module that returns logits. It stays as it is, too.
         X, y: rows and their outcomes.
         shift: what may happen; None trains as `generator.fit(model, X)` does.
@@ -56,7 +67,13 @@ def robustify(
     >>> robust.shift.epsilon, generator.shift
     (0.1, None)
     """
-    lacks = f"{type(generator).__name__} is no parametric generator: it has no shift, schedule and fit_against"
-    require(isinstance(generator, Trainable), f"{lacks}; take CFModel or VAECF")
+    lacks = (
+        f"{type(generator).__name__} is no parametric generator: it has no shift, schedule and "
+        "fit_against"
+    )
+    if not isinstance(generator, Trainable):
+        raise SettingError(f"{lacks}; take CFModel or VAECF")
     out = type(generator)(**copy.deepcopy(generator.get_params(deep=False)))
-    return out.set_params(shift=shift, schedule=schedule).fit_against(model, X, y, progress=progress)
+    return out.set_params(shift=shift, schedule=schedule).fit_against(
+        model, X, y, progress=progress
+    )

@@ -1,10 +1,10 @@
-"""RoCourseNet: CounterNet's training, but that each batch's answers are judged by the model that the worst small shift
-of the batch makes of the present one (`virtual_shift`)."""
+"""RoCourseNet: CounterNet's training, but that each batch's answers are judged by the model that
+the worst small shift of the batch makes of the present one (`virtual_shift`)."""
 
 from dataclasses import dataclass, fields
 from typing import Literal
 
-from holdfast.errors import require
+from holdfast.errors import SettingError
 from holdfast.methods.amortized._parallel import Schedule
 from holdfast.methods.amortized.counternet import CounterNet
 from holdfast.methods.amortized.virtual_shift import Shift
@@ -12,12 +12,13 @@ from holdfast.methods.amortized.virtual_shift import Shift
 
 @dataclass(eq=False, repr=False)
 class RoCourseNet(CounterNet):
-    """Prediction and recourse trained together, the recourse against the worst small shift of the data.
+    """Prediction and recourse trained together, the recourse against the worst small shift of the
+    data.
 
         max over generators of   min_{|delta| <= epsilon}   the validity of their answers on the model theta'(delta)
 
-    that training on the shifted rows x + delta would lead to. Guo, Jia, Chen, Yadav and Xiao, "RoCourseNet:
-    Distributionally Robust Training of a Prediction Aware Recourse Model", CIKM 2023.
+    that training on the shifted rows x + delta would lead to. Guo, Jia, Chen, Yadav and Xiao,
+    "RoCourseNet: Distributionally Robust Training of a Prediction Aware Recourse Model", CIKM 2023.
 
     Args:
         epsilon: the largest shift of a number column, in encoded units.
@@ -25,7 +26,8 @@ class RoCourseNet(CounterNet):
         outer, inner: T steps of the shift, and K steps of retraining before each.
         eta, optimizer: step size and kind of the retraining.
         norm: "linf" or "l2".
-        categories: "none" leaves categories as they are; "clamp"; "softmax" as in the authors' code.
+        categories: "none" leaves categories as they are; "clamp"; "softmax" as in the authors'
+            code.
         scope: retrain "all" of the predictor, or only the "head" that follows the encoder.
         attack: "gradient", or "random" shifts (an ablation).
 
@@ -50,6 +52,9 @@ class RoCourseNet(CounterNet):
     attack: Literal["gradient", "random"] = "gradient"
 
     def shift(self) -> Shift | None:
-        require(self.attack in ("gradient", "random"), f"attack must be 'gradient' or 'random', got {self.attack!r}")
+        if self.attack not in ("gradient", "random"):
+            raise SettingError(f"attack must be 'gradient' or 'random', got {self.attack!r}")
         names = {f.name for f in fields(Shift)} & {f.name for f in fields(self)}
-        return Shift(**{name: getattr(self, name) for name in names}, ascend=self.attack == "gradient")
+        return Shift(
+            **{name: getattr(self, name) for name in names}, ascend=self.attack == "gradient"
+        )

@@ -7,8 +7,9 @@
               + mean of (m^2 + v - log v - 1) / 2
               + reg (mean over s of the norm over rows of h),   h = max(0, margin - lead of class t in f(x_cf))
 
-Mahajan, Tan and Sharma 2019, and DiCE (the VAE); Guo et al., "RoCourseNet", CIKM 2023 (a baseline there). The lead is
-the logit of two classes, else s_t - max_{j != t} s_j. (With a softmax in place of the sigmoids the second term were 0.)
+Mahajan, Tan and Sharma 2019, and DiCE (the VAE); Guo et al., "RoCourseNet", CIKM 2023 (a baseline
+there). The lead is the logit of two classes, else s_t - max_{j != t} s_j. (With a softmax in place
+of the sigmoids the second term were 0.)
 """
 
 import math
@@ -17,10 +18,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from holdfast._core.checks import require_number
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import rows_per_chunk
-from holdfast.errors import require, require_number
-from holdfast.methods.amortized._generator_loop import GeneratorKind, GeneratorRun, GeneratorStack, GeneratorTraining
+from holdfast.errors import SettingError
+from holdfast.methods.amortized._generator_loop import (
+    GeneratorKind,
+    GeneratorRun,
+    GeneratorStack,
+    GeneratorTraining,
+)
 from holdfast.methods.amortized._parallel import Batches
 from holdfast.methods.amortized._parametric import ParametricMethod
 from holdfast.nn.stack_derivatives import Weights
@@ -43,7 +50,8 @@ class Variational(GeneratorKind):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("latent", "samples"):
-            require(getattr(self, name) >= 1, f"{name} must be at least 1, got {getattr(self, name)}")
+            if not getattr(self, name) >= 1:
+                raise SettingError(f"{name} must be at least 1, got {getattr(self, name)}")
         require_number("reg", self.reg)
         require_number("margin", self.margin)
 
@@ -55,9 +63,14 @@ class Variational(GeneratorKind):
         encoder = (columns + target, *self.hidden, self.latent)
         return [encoder, encoder, (self.latent + target, *self.hidden[::-1], columns)]
 
-    def answers(self, stack: GeneratorStack, x: Tensor, t: Tensor, encoding: Encoding, noise: Tensor | None) -> Tensor:
-        (mean, variance, decoder), thetas, seen = stack.nets, stack.thetas, stack.with_target(x, t)
-        m, raw = mean.scores(thetas[0], seen), variance.scores(thetas[1], seen)
+    def answers(
+        self, stack: GeneratorStack, x: Tensor, t: Tensor, encoding: Encoding, noise: Tensor | None
+    ) -> Tensor:
+        mean, variance, decoder = stack.nets
+        thetas = stack.thetas
+        seen = stack.with_target(x, t)
+        m = mean.scores(thetas[0], seen)
+        raw = variance.scores(thetas[1], seen)
         z = m if noise is None else m + (0.5 + torch.sigmoid(raw)).sqrt() * noise
         return sigmoid_levels(decoder.scores(thetas[2], stack.with_target(z, t)), encoding)
 
@@ -70,12 +83,15 @@ class VAECF(ParametricMethod):
     """A variational autoencoder whose decoder makes answers; one draw for each row.
 
     Args:
-        hidden, latent: widths of the encoders' layers, and latent numbers; the decoder has them in reverse.
+        hidden, latent: widths of the encoders' layers, and latent numbers; the decoder has them in
+            reverse.
         samples: draws for each row while training.
         reg, margin: weight of validity, and by how much the wanted class has to lead, in logits.
         epochs, batch_size, lr: of the training, with Adam.
-        reachable: train on answers as they would be handed in, with all bounds and rules; pays where these are tight.
-        seed: weights, order and noise of the training come from it; the noise of answers from the seed of `explain`.
+        reachable: train on answers as they would be handed in, with all bounds and rules; pays
+            where these are tight.
+        seed: weights, order and noise of the training come from it; the noise of answers from the
+            seed of `explain`.
         shift, schedule: what it is trained against, see `holdfast.methods.amortized.robustify`.
 
     >>> import holdfast as hf
@@ -90,7 +106,10 @@ class VAECF(ParametricMethod):
     paper = "Mahajan et al. 2019; Guo et al. 2023 (VAE-CF)"
     when = "many rows must be answered fast, by rows that look like data"
     kind_of_generator = Variational
-    advice = "train with reachable=True, a larger reg or more epochs, or ask another method about these rows"
+    advice = (
+        "train with reachable=True, a larger reg or more epochs, or ask another method about "
+        "these rows"
+    )
 
     hidden: tuple[int, ...] = (20, 16, 14, 12)
     latent: int = 5
@@ -99,7 +118,8 @@ class VAECF(ParametricMethod):
     margin: float = 1.0
 
     def propose(self, problem: SearchProblem, t: Tensor) -> Tensor:
-        generator, (mean, variance, decoder) = self.generator_, self.generator_.layers
+        generator = self.generator_
+        mean, variance, decoder = self.generator_.layers
         seen = generator.with_target(problem.x, t)
         m = mean(seen)
         noise = problem.rng.normal(m.shape[1], dtype=m.dtype)
@@ -113,38 +133,51 @@ def sigmoid_levels(c: Tensor, encoding: Encoding) -> Tensor:
 
 
 class VariationalTraining(GeneratorTraining):
-    """One run of the training, its gradients by hand; samples come in blocks that stay in the cache."""
+    """One run of the training, its gradients by hand; samples come in blocks that stay in the
+    cache."""
 
     def __init__(self, kind: Variational, run: GeneratorRun, batches: Batches) -> None:
         super().__init__(kind, run, batches)
         encoding = run.encoding
-        self.kind, self.one_hot = kind, encoding.one_hot if encoding.groups.numel() else None
+        self.kind = kind
+        self.one_hot = encoding.one_hot if encoding.groups.numel() else None
         self.more = run.stack.thetas[2].empty()
         first = encoding.groups[:, :1].flatten()
-        self.levels = (encoding.owner[:, None] == encoding.owner[first]).to(encoding.scale.dtype)  # (d, categories)
+        # (d, categories)
+        self.levels = (encoding.owner[:, None] == encoding.owner[first]).to(encoding.scale.dtype)
 
     def begin(self, thetas: list[Weights], x: Tensor, t: Tensor, draw: int) -> int:
-        (m, n, _), (mean, variance, _), kind = x.shape, self.stack.nets, self.kind
+        m, n, _ = x.shape
+        mean, variance, _ = self.stack.nets
+        kind = self.kind
         seen = self.stack.with_target(x, t)
         self.h_m, self.m = mean.forward(thetas[0], seen, name="mean")
         self.h_v, raw = variance.forward(thetas[1], seen, name="variance")
         self.u = torch.sigmoid(raw)
         self.root = (0.5 + self.u).sqrt()
         noise = normal(self.random[torch.arange(m)], n, kind.samples, kind.latent, draw, x.dtype)
-        self.noise = list(torch.split(noise, rows_per_chunk(x.numel(), SAMPLED_CELLS), 1))  # (m, s, n, latent) each
-        self.by_m, self.by_root = torch.zeros_like(self.m), torch.zeros_like(self.m)
+        # (m, s, n, latent) each
+        self.noise = list(torch.split(noise, rows_per_chunk(x.numel(), SAMPLED_CELLS), 1))
+        self.by_m = torch.zeros_like(self.m)
+        self.by_root = torch.zeros_like(self.m)
         return len(self.noise)
 
     def answer(self, thetas: list[Weights], x: Tensor, t: Tensor, block: int) -> Tensor:
-        noise, decoder = self.noise[block], self.stack.nets[2]
+        noise = self.noise[block]
+        decoder = self.stack.nets[2]
         m, s, n, _ = noise.shape
         z = torch.addcmul(self.m[:, None], self.root[:, None], noise).flatten(1, 2)
-        self.h_d, c = decoder.forward(thetas[2], self.stack.with_target(z, t.repeat(1, s, 1)), name="decoder")
-        self.x_cf = self.keep_fixed(sigmoid_levels(c, self.encoding).view(m, s, n, -1), x[:, None]).flatten(1, 2)
+        self.h_d, c = decoder.forward(
+            thetas[2], self.stack.with_target(z, t.repeat(1, s, 1)), name="decoder"
+        )
+        self.x_cf = self.keep_fixed(
+            sigmoid_levels(c, self.encoding).view(m, s, n, -1), x[:, None]
+        ).flatten(1, 2)
         return self.x_cf
 
     def validity_slope(self, z: Tensor, t: Tensor, w: Tensor) -> Tensor:
-        (m, n, _), s = w.shape, z.shape[1] // w.shape[1]
+        m, n, _ = w.shape
+        s = z.shape[1] // w.shape[1]
         lead, by_z = lead_and_slope(z, t.repeat(1, s, 1))
         h = (self.kind.margin - lead).clamp_min_(0.0).view(m, s, n, 1) * (w > 0)[:, None]
         norm = h.square().sum(2, keepdim=True).sqrt_()
@@ -152,7 +185,8 @@ class VariationalTraining(GeneratorTraining):
         return by_z.mul_(h.view(m, s * n, 1))
 
     def add_distance_slope_(self, by_cf: Tensor, x: Tensor, x_cf: Tensor, w: Tensor) -> None:
-        (m, n, d), s = x.shape, x_cf.shape[1] // x.shape[1]
+        m, n, d = x.shape
+        s = x_cf.shape[1] // x.shape[1]
         sign = (x_cf.view(m, s, n, d) - x[:, None]).sign_()
         if self.one_hot is not None:
             over = torch.sign(x_cf @ self.levels - 1)  # (m, s n, categories)
@@ -160,10 +194,14 @@ class VariationalTraining(GeneratorTraining):
         by_cf.view(m, s, n, d).addcmul_(sign, (w / self.kind.samples)[:, None])
 
     def learn(self, thetas: list[Weights], grads: list[Weights], by_cf: Tensor, block: int) -> None:
-        noise, decoder, k = self.noise[block], self.stack.nets[2], self.kind.latent
+        noise = self.noise[block]
+        decoder = self.stack.nets[2]
+        k = self.kind.latent
         by_c = by_cf
         if self.one_hot is not None:
-            by_c = torch.where(self.one_hot, torch.ops.aten.sigmoid_backward(by_cf, self.x_cf), by_cf)
+            by_c = torch.where(
+                self.one_hot, torch.ops.aten.sigmoid_backward(by_cf, self.x_cf), by_cf
+            )
         g = self.more.first(len(noise)) if block else grads[2]
         first = decoder.backward(thetas[2], self.h_d, by_c, g, name="decoder")[0]
         if block:
@@ -174,28 +212,39 @@ class VariationalTraining(GeneratorTraining):
 
     def end(self, thetas: list[Weights], grads: list[Weights], w: Tensor) -> None:
         mean, variance, _ = self.stack.nets
-        k, v = self.kind.latent, self.root.square()
+        k = self.kind.latent
+        v = self.root.square()
         by_m = self.by_m.addcmul_(self.m, w, value=1 / k)  # of the divergence: m / k
-        by_v = self.by_root.div_(2 * self.root).addcmul_(1 - 1 / v, w, value=0.5 / k)  # and (1 - 1 / v) / 2 k
+        # and (1 - 1 / v) / 2 k
+        by_v = self.by_root.div_(2 * self.root).addcmul_(1 - 1 / v, w, value=0.5 / k)
         mean.backward(thetas[0], self.h_m, by_m, grads[0], name="mean")
-        variance.backward(thetas[1], self.h_v, by_v * self.u * (1 - self.u), grads[1], name="variance")
+        variance.backward(
+            thetas[1], self.h_v, by_v * self.u * (1 - self.u), grads[1], name="variance"
+        )
 
 
 def lead_and_slope(z: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-    """By how much class t (m, n, 1) leads in outputs z (m, n, k), (m, n, 1), and its derivative by z."""
+    """By how much class t (m, n, 1) leads in outputs z (m, n, k), (m, n, 1), and its derivative by
+    z."""
     k = z.shape[2]
     if k == 1:
         sign = 2 * t - 1
         return z * sign, sign
     own = nn.functional.one_hot(t.squeeze(2).long(), k).to(z.dtype)
     best, place = z.masked_fill(own > 0, -torch.inf).max(2, keepdim=True)
-    return (z * own).sum(2, keepdim=True) - best, own.scatter_add(2, place, torch.full_like(best, -1.0))
+    return (z * own).sum(2, keepdim=True) - best, own.scatter_add(
+        2, place, torch.full_like(best, -1.0)
+    )
 
 
-def normal(random: RowRandom, n: int, samples: int, size: int, draw: int, dtype: torch.dtype) -> Tensor:
-    """(m, samples, n, size) standard normal numbers; those of row i do not depend on how many rows there are."""
+def normal(
+    random: RowRandom, n: int, samples: int, size: int, draw: int, dtype: torch.dtype
+) -> Tensor:
+    """(m, samples, n, size) standard normal numbers; those of row i do not depend on how many rows
+    there are."""
     half = -(-samples * size // 2)
     u = random.uniform(n, 2, half, draw=draw, dtype=dtype)
-    radius, angle = (-2 * torch.log1p(-u[:, :, 0])).sqrt_(), u[:, :, 1].mul(2 * math.pi)
+    radius = (-2 * torch.log1p(-u[:, :, 0])).sqrt_()
+    angle = u[:, :, 1].mul(2 * math.pi)
     pair = torch.cat([radius * torch.cos(angle), radius * torch.sin(angle)], 2)
     return pair[..., : samples * size].view(-1, n, samples, size).transpose(1, 2).contiguous()

@@ -1,8 +1,8 @@
 """What every single change of a candidate does to S_c, the bound over a bank.
 
-Of tree models all leaves are known, so all models are asked about every change, in one program. Of other models a few,
-the screen, are asked about every change, and all of them about the candidate itself. How far the screen is off there
-is taken for how far it is off one change further,
+Of tree models all leaves are known, so all models are asked about every change, in one program. Of
+other models a few, the screen, are asked about every change, and all of them about the candidate
+itself. How far the screen is off there is taken for how far it is off one change further,
 
     S_c(change)  ~  S_c(candidate) + screen(change) - screen(candidate),
 
@@ -33,9 +33,11 @@ ROWS = 1 << 15  # rows a model is asked about at once
 
 
 def union_cells(models: Sequence[Model]) -> tuple[list[Cells], bool]:
-    """The cells of every feature that some model tests, between the thresholds of all of them; where these are too
-    many, between quantiles of them. Of those between the same two values of a grid one will do. And: are they all?"""
-    model, exact = models[0], True
+    """The cells of every feature that some model tests, between the thresholds of all of them;
+    where these are too many, between quantiles of them. Of those between the same two values of a
+    grid one will do. And: are they all?"""
+    model = models[0]
+    exact = True
     by_feature: dict[int, list[Cells]] = {}
     for one in models:
         assert one.thresholds is not None
@@ -47,10 +49,13 @@ def union_cells(models: Sequence[Model]) -> tuple[list[Cells], bool]:
         cuts = np.sort(np.concatenate(known)) if known else None
         if cuts is not None:
             f = model.schema.features[feature]
-            first = np.unique(around(cuts, f, model.dtype)[0] if f.grid else cuts, return_index=True)[1]
+            first = np.unique(
+                around(cuts, f, model.dtype)[0] if f.grid else cuts, return_index=True
+            )[1]
             if len(first) > MOST_CUTS:  # more of them where the models have more
                 places = (np.arange(MOST_CUTS) + 0.5) / MOST_CUTS * len(cuts)
-                first, exact = np.unique(first[np.searchsorted(first, places, side="right") - 1]), False
+                first = np.unique(first[np.searchsorted(first, places, side="right") - 1])
+                exact = False
             cuts = cuts[first]
         out.append(Cells(feature, parts[0].at, cuts, parts[0].has_gap))
     return out, exact
@@ -59,17 +64,25 @@ def union_cells(models: Sequence[Model]) -> tuple[list[Cells], bool]:
 class BankLeafChanges(SingleChanges):
     """Of tree models, the model itself first among those of the stack."""
 
-    def __init__(self, problem: SurvivalProblem, personal: PersonalMoves, stack: LeafStack, *, exact: bool) -> None:
+    def __init__(
+        self, problem: SurvivalProblem, personal: PersonalMoves, stack: LeafStack, *, exact: bool
+    ) -> None:
         super().__init__(problem, personal)
-        self.bank, self.exact, self.leaves = problem, exact, PersonalLeaves(stack, personal)
+        self.bank = problem
+        self.exact = exact
+        self.leaves = PersonalLeaves(stack, personal)
 
     def gaps(self, person: Tensor, taken: Tensor, tried: Tensor) -> Tensor:
-        out, stack, bank = torch.full(tried.shape, -torch.inf, dtype=torch.float64), self.leaves.stack, self.bank
+        out = torch.full(tried.shape, -torch.inf, dtype=torch.float64)
+        stack = self.leaves.stack
+        bank = self.bank
         off = 0.0 if stack.dtype == torch.float64 else ROUNDING
         active = tried.any(1).nonzero().squeeze(1)
         for some in chunks(active, rows_per_chunk(len(stack) * stack.width, LEAVES, at_least=8)):
             move, state = tried[some].T.nonzero(as_tuple=True)
-            raw, who = self.leaves.raw(person[some], taken[some], state, move), person[some[state]]  # (G, p, k)
+            # (G, p, k)
+            raw = self.leaves.raw(person[some], taken[some], state, move)
+            who = person[some[state]]
             margins = margins_of(raw, bank.goal[who], stack.outputs)
             own = bank.guide.squashed(margins[0])
             gap = torch.minimum(own, bank.bound_of(margins[1:], margins[0], who) - off).double()
@@ -82,18 +95,24 @@ class BankChanges(SingleChanges):
 
     exact = False
 
-    def __init__(self, problem: SurvivalProblem, personal: PersonalMoves, screen: Sequence[Model]) -> None:
+    def __init__(
+        self, problem: SurvivalProblem, personal: PersonalMoves, screen: Sequence[Model]
+    ) -> None:
         super().__init__(problem, personal)
-        self.bank, self.models = problem, (problem.model, *screen)
+        self.bank = problem
+        self.models = problem.model, *screen
 
     def gaps(self, person: Tensor, taken: Tensor, tried: Tensor) -> Tensor:
         asked = tried.scatter(1, taken[:, :1], True)  # the candidate as it is, too
         margins = torch.full((len(self.models), *tried.shape), -torch.inf, dtype=torch.float64)
         state, move = asked.nonzero(as_tuple=True)
-        z, bank = self.personal.rows(person, taken), self.bank
+        z = self.personal.rows(person, taken)
+        bank = self.bank
         for some in chunks(torch.arange(len(state)), ROWS):
-            who, to = person[state[some]], move[some]
-            rows, goal = self.personal.after(z[state[some]], who, to), bank.goal[who]
+            who = person[state[some]]
+            to = move[some]
+            rows = self.personal.after(z[state[some]], who, to)
+            goal = bank.goal[who]
             for i, model in enumerate(self.models):
                 gap = goal.gap(model(rows.to(model.dtype))) - goal.margin
                 margins[i, state[some], to] = gap.double()
@@ -104,18 +123,25 @@ class BankChanges(SingleChanges):
         return torch.where(tried, rounded(gap), -torch.inf)
 
     def confirmed(self, rows: Tensor, tried: Tried, *, fewest: bool) -> Tried:
-        """What was tried, with only those successes that all models confirm, of the cheapest of each row."""
-        r, m = len(rows), tried.hit.shape[1]
-        hit, price = tried.hit.view(r, -1), tried.price.view(r, -1)
+        """What was tried, with only those successes that all models confirm, of the cheapest of
+        each row."""
+        r = len(rows)
+        m = tried.hit.shape[1]
+        hit = tried.hit.view(r, -1)
+        price = tried.price.view(r, -1)
         if fewest:
             count = tried.changed.view(r, -1)
             hit = hit & (count == torch.where(hit, count, count.max() + 1).amin(1, keepdim=True))
         cheapest = torch.where(hit, price, torch.inf).sort(dim=1, stable=True)
-        chosen, which = cheapest.values[:, :CONFIRMED].isfinite(), cheapest.indices[:, :CONFIRMED]
+        chosen = cheapest.values[:, :CONFIRMED].isfinite()
+        which = cheapest.indices[:, :CONFIRMED]
         row, place = chosen.nonzero(as_tuple=True)
         at = which[row, place]
-        state, move = row * (hit.shape[1] // m) + at // m, at % m
-        taken = tried.taken[state].scatter(1, self.personal.moves.feature[move][:, None], move[:, None])
+        state = row * (hit.shape[1] // m) + at // m
+        move = at % m
+        taken = tried.taken[state].scatter(
+            1, self.personal.moves.feature[move][:, None], move[:, None]
+        )
         who = tried.person[state]
         hit = torch.zeros_like(hit)
         if len(who):

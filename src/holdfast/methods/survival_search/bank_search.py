@@ -10,7 +10,12 @@ from holdfast._core.rows import chunks, rows_per_chunk
 from holdfast.distances import distance_of, l0, l1
 from holdfast.explainer import Explainer
 from holdfast.methods.min_cost import MinCost
-from holdfast.methods.survival_search.bank_changes import SCREEN, BankChanges, BankLeafChanges, union_cells
+from holdfast.methods.survival_search.bank_changes import (
+    SCREEN,
+    BankChanges,
+    BankLeafChanges,
+    union_cells,
+)
 from holdfast.methods.survival_search.donors import offer_donors
 from holdfast.methods.survival_search.guide import Guide, TreeGuide
 from holdfast.methods.survival_search.leaf_stack import LeafStack
@@ -32,14 +37,17 @@ class BankSearch(ABC):
 
     @abstractmethod
     def search(self, problem: SurvivalProblem, start: Tensor | None) -> Tensor:
-        """(n, d) rows with S_c > 0 where some were found; `start` has rows that may be such already."""
+        """(n, d) rows with S_c > 0 where some were found; `start` has rows that may be such
+        already."""
 
 
 class GradientSearch(BankSearch):
     """`MinCost`, of models with gradients."""
 
     def __init__(self, guide: Guide, min_cost: MinCost) -> None:
-        self.guide, self.plain, self.min_cost = guide, min_cost, min_cost
+        self.guide = guide
+        self.plain = min_cost
+        self.min_cost = min_cost
 
     def search(self, problem: SurvivalProblem, start: Tensor | None) -> Tensor:
         return self.min_cost.search_from(problem, start)
@@ -49,7 +57,9 @@ class ChangeSearch(BankSearch):
     """`TreeSearch`, of models without."""
 
     def __init__(self, guide: Guide, tree_search: TreeSearch) -> None:
-        self.guide, self.plain, self.tree_search = guide, tree_search, tree_search
+        self.guide = guide
+        self.plain = tree_search
+        self.tree_search = tree_search
 
     @abstractmethod
     def changes(self, problem: SurvivalProblem) -> SingleChanges:
@@ -57,7 +67,9 @@ class ChangeSearch(BankSearch):
 
     def search(self, problem: SurvivalProblem, start: Tensor | None) -> Tensor:
         out = problem.feasible.project(problem.x)
-        for rows in chunks(torch.arange(len(problem)), rows_per_chunk(self.tree_search.beam * 1024, at_least=16)):
+        for rows in chunks(
+            torch.arange(len(problem)), rows_per_chunk(self.tree_search.beam * 1024, at_least=16)
+        ):
             changes = self.changes(problem[rows])
             if len(changes.personal.moves):
                 out[rows] = self._answer(changes, None if start is None else start[rows])
@@ -66,7 +78,8 @@ class ChangeSearch(BankSearch):
         return out
 
     def _answer(self, changes: SingleChanges, start: Tensor | None) -> Tensor:
-        problem, personal = cast(SurvivalProblem, changes.problem), changes.personal
+        problem = cast(SurvivalProblem, changes.problem)
+        personal = changes.personal
         best = BestMoves(personal, fewest=distance_of(self.tree_search.norm, (l0, l1)) == l0)
         everyone = torch.arange(len(problem))
         if start is not None:
@@ -106,7 +119,8 @@ class AskedSearch(ChangeSearch):
 
     def __init__(self, guide: Guide, tree_search: TreeSearch, model: Model) -> None:
         super().__init__(guide, tree_search)
-        self.moves, self.screen = tree_search.places(model), guide.some(SCREEN)
+        self.moves = tree_search.places(model)
+        self.screen = guide.some(SCREEN)
 
     def changes(self, problem: SurvivalProblem) -> SingleChanges:
         return BankChanges(problem, PersonalMoves.of(self.moves, problem.feasible), self.screen)

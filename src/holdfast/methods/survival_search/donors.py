@@ -1,8 +1,9 @@
 """People who take over all they can from the data rows that retrained models are surest of.
 
-Where nearly all models must agree, growing one change after the other may stop short of the few places that are sure
-enough: between them and the person lie rows that are no better. Those data rows which the mean margin of the models
-leads by the most deviations are tried instead, as near to them as the person can come.
+Where nearly all models must agree, growing one change after the other may stop short of the few
+places that are sure enough: between them and the person lie rows that are no better. Those data
+rows which the mean margin of the models leads by the most deviations are tried instead, as near to
+them as the person can come.
 """
 
 from collections.abc import Iterator
@@ -19,7 +20,9 @@ LIKELY = 256  # data rows, the surest by the model in use, about which the guide
 DONORS = 32  # of these, the surest by the guide
 
 
-def offer_donors(problem: SurvivalProblem, personal: PersonalMoves, best: BestMoves, data: DataMethod) -> None:
+def offer_donors(
+    problem: SurvivalProblem, personal: PersonalMoves, best: BestMoves, data: DataMethod
+) -> None:
     """Offer people who have no answer yet what they become by each of the donors."""
     lost = (~best.found).nonzero().squeeze(1)
     if not len(lost):
@@ -36,7 +39,8 @@ def offer_donors(problem: SurvivalProblem, personal: PersonalMoves, best: BestMo
 
 
 def donors_of(problem: SurvivalProblem, data: DataMethod) -> Iterator[tuple[Tensor, Tensor]]:
-    """For each label the people (r,) who have it, and the data rows (k, d) that are surest of what they ask for."""
+    """For each label the people (r,) who have it, and the data rows (k, d) that are surest of what
+    they ask for."""
     for people, rows in data.data_by_label(problem):
         asked = problem[people[:1].expand(len(rows))]
         rows = rows[_largest(asked.own_margin(rows), LIKELY)]

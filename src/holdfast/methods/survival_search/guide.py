@@ -1,9 +1,10 @@
-"""Margins of many retrained models at once, and the way back from weights on them to gradients by the rows.
+"""Margins of many retrained models at once, and the way back from weights on them to gradients by
+the rows.
 
-The margin of a model is by how much it exceeds the goal: a lead in logits, a distance from the end of a range. Those of
-trees are squashed, tanh(g / 2), which for two classes is the lead in probability: boosted trees differ most where they
-are surest, which adds to the spread but takes nothing from the answer, and forests have no logits where all their trees
-agree.
+The margin of a model is by how much it exceeds the goal: a lead in logits, a distance from the end
+of a range. Those of trees are squashed, tanh(g / 2), which for two classes is the lead in
+probability: boosted trees differ most where they are surest, which adds to the spread but takes
+nothing from the answer, and forests have no logits where all their trees agree.
 """
 
 import math
@@ -31,7 +32,8 @@ class Guide(ABC):
     count: int
     has_grad = False
     squash = False  # are margins squashed for the bound?
-    spread: Tensor | None = None  # (M,) how many times as far from the model in use they count as; None: once
+    # (M,) how many times as far from the model in use they count as; None: once
+    spread: Tensor | None = None
     shares = False  # in the unit of shares, see `retraining.stretch`
 
     @abstractmethod
@@ -51,17 +53,20 @@ class Guide(ABC):
         return torch.tanh(gap / 2) if self.squash else gap
 
     def judged(self, margins: Tensor, own: Tensor) -> Tensor:
-        """(M, ..) what the bound is made of: margins (M, ..) of the first models, away from that in use (..)."""
+        """(M, ..) what the bound is made of: margins (M, ..) of the first models, away from that in
+        use (..)."""
         if self.spread is None:
             return self.squashed(margins)
         if self.shares:  # tanh(g / 2) is for two classes the lead in shares
-            own, margins = torch.tanh(own / 2), torch.tanh(margins / 2)
+            own = torch.tanh(own / 2)
+            margins = torch.tanh(margins / 2)
         far = stretched_margins(own, margins, self.spread[: len(margins)])[0]
         return far if self.shares else self.squashed(far)
 
 
 def margins_of(raw: Tensor, goal: BoundTarget, outputs: Outputs) -> Tensor:
-    """What M models return for n people, once or for several rows each, (M, n, .., k) -> margins (M, n, ..)."""
+    """What M models return for n people, once or for several rows each, (M, n, .., k) -> margins
+    (M, n, ..)."""
     m, n, *several, k = raw.shape
     if outputs == "logits" and k == 1 and goal.k == 2 and goal.is_lead:
         sign = goal.gap(raw.new_tensor([[0.0, 1.0]]).expand(n, 2))
@@ -75,7 +80,8 @@ class JoinedGuide(Guide):
     """Several guides as one."""
 
     def __init__(self, parts: Sequence[Guide]) -> None:
-        self.parts, self.count = parts, sum(p.count for p in parts)
+        self.parts = parts
+        self.count = sum(p.count for p in parts)
         self.has_grad = all(p.has_grad for p in parts)
 
     def margins(self, z: Tensor, goal: BoundTarget) -> Tensor:
@@ -87,13 +93,16 @@ class JoinedGuide(Guide):
 
         def pull(weights: Tensor) -> Tensor:
             each: tuple[Tensor, ...] = torch.split(weights, sizes)
-            return torch.stack([one(w).to(z.dtype) for one, w in zip(pulls, each, strict=True)]).sum(0)
+            return torch.stack(
+                [one(w).to(z.dtype) for one, w in zip(pulls, each, strict=True)]
+            ).sum(0)
 
         return torch.cat(margins), pull
 
 
 class ReluGuide(Guide):
-    """Linear and ReLU networks of one architecture: the first layer of all of them is one product."""
+    """Linear and ReLU networks of one architecture: the first layer of all of them is one
+    product."""
 
     has_grad = True
 
@@ -103,11 +112,12 @@ class ReluGuide(Guide):
         w, b = layers[0]
         self.count, d, self.width = w.shape
         self.first = w.permute(1, 0, 2).reshape(d, -1).contiguous()  # (d, M h)
-        self.first_bias, self.back = b.reshape(1, -1), self.first.T.contiguous()
+        self.first_bias = b.reshape(1, -1)
+        self.back = self.first.T.contiguous()
 
     def _forward(self, z: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """(M, n, k) outputs, and what each layer but the first sees, of whole blocks of rows: in these the bits of a
-        row do not depend on its place."""
+        """(M, n, k) outputs, and what each layer but the first sees, of whole blocks of rows: in
+        these the bits of a row do not depend on its place."""
         n = len(z)
         z = pad_rows(z.to(self.first.dtype))
         h = torch.addmm(self.first_bias, z, self.first).view(len(z), self.count, self.width)
@@ -149,14 +159,18 @@ class TreeGuide(Guide):
 
     def __init__(self, models: Sequence[Model]) -> None:
         trees = [m.thresholds for m in models if m.thresholds is not None]
-        self.bank, self.models, self.count = TreeBank(trees), models, len(models)
+        self.bank = TreeBank(trees)
+        self.models = models
+        self.count = len(models)
         self.outputs: Outputs = trees[0].outputs
         self.squash = not models[0].is_regression
 
     def has_leaves(self, model: Model) -> bool:
         """Do leaf tables say what these models and the one in use give?"""
         trees = [m.thresholds for m in (model, *self.models)]
-        return all(t is not None and t.leaves is not None and t.outputs == self.outputs for t in trees)
+        return all(
+            t is not None and t.leaves is not None and t.outputs == self.outputs for t in trees
+        )
 
     def some(self, count: int) -> Sequence[Model]:
         return self.models[:count]
@@ -169,7 +183,8 @@ class ModelGuide(Guide):
     """Any models, asked one after the other, each about all rows."""
 
     def __init__(self, models: Sequence[Model]) -> None:
-        self.models, self.count = models, len(models)
+        self.models = models
+        self.count = len(models)
         self.has_grad = all(m.has_grad for m in models)
         self.squash = not self.has_grad and not models[0].is_regression
 
@@ -184,7 +199,10 @@ class ModelGuide(Guide):
         gaps, slopes = zip(*[goal.gap_and_slope(s) for s in scores], strict=True)
 
         def pull(weights: Tensor) -> Tensor:
-            parts = [p(w[:, None].to(s.dtype) * s) for p, s, w in zip(pulls, slopes, weights, strict=True)]
+            parts = [
+                p(w[:, None].to(s.dtype) * s)
+                for p, s, w in zip(pulls, slopes, weights, strict=True)
+            ]
             return torch.stack(parts).sum(0)
 
         return torch.stack(gaps) - goal.margin, pull
@@ -194,7 +212,9 @@ def guide_of(bank: ModelBank) -> Guide:
     """The fastest way to ask all models of a bank."""
     guide = _asking(bank)
     if bank.around is not None:
-        guide.spread = torch.tensor([group.spread for group in bank.groups for _ in range(len(group))])
+        guide.spread = torch.tensor(
+            [group.spread for group in bank.groups for _ in range(len(group))]
+        )
         guide.shares = bank.around.counts_votes
     return guide
 

@@ -1,9 +1,11 @@
-"""The leaves of several tree models side by side: what every single change does to each of them, in one program.
+"""The leaves of several tree models side by side: what every single change does to each of them, in
+one program.
 
-As in `tree_search.single_changes`, let v_l be in how many features a candidate is outside the box of leaf l. Along
-feature j, all else as it is, a model is the sum over leaves with v_l = [outside in j] of value_l * inside_j[l, cell]:
-one product of matrices for all its cells, and here one batched product for all models. Every model has cells of its
-own, and every person values of their own to move to, so what a model gives there is looked up cell by cell.
+As in `tree_search.single_changes`, let v_l be in how many features a candidate is outside the box
+of leaf l. Along feature j, all else as it is, a model is the sum over leaves with v_l = [outside in
+j] of value_l * inside_j[l, cell]: one product of matrices for all its cells, and here one batched
+product for all models. Every model has cells of its own, and every person values of their own to
+move to, so what a model gives there is looked up cell by cell.
 """
 
 import math
@@ -41,24 +43,30 @@ class StackedFeature:
         out = torch.zeros(len(self.cells), *value.shape, dtype=torch.int64)
         for i, c in enumerate(self.cells):
             if c is not None and c.cuts is not None:
-                cell = torch.searchsorted(torch.tensor(c.cuts, dtype=value.dtype), value.contiguous())
+                cell = torch.searchsorted(
+                    torch.tensor(c.cuts, dtype=value.dtype), value.contiguous()
+                )
                 out[i] = torch.where(missing, c.count - 1, cell) if c.has_gap else cell
         return out
 
 
 class LeafStack:
-    """G tree models with the same outputs; in single precision leaf values have so few digits that all sums are exact,
-    and do not depend on their order."""
+    """G tree models with the same outputs; in single precision leaf values have so few digits that
+    all sums are exact, and do not depend on their order."""
 
     def __init__(self, models: Sequence[TreeIndex], dtype: torch.dtype) -> None:
         leaves = [m.leaves for m in models if m.leaves is not None]
         assert len(leaves) == len(models)
-        self.models, self.dtype = models, dtype
+        self.models = models
+        self.dtype = dtype
         self.outputs: Outputs = models[0].outputs
-        self.k, self.width = leaves[0].value.shape[1], max(len(one.tree) for one in leaves)
+        self.k = leaves[0].value.shape[1]
+        self.width = max(len(one.tree) for one in leaves)
         self.value = torch.zeros(len(models), self.width, self.k, dtype=dtype)
         for i, one in enumerate(leaves):
-            self.value[i, : len(one.tree)] = one.value if dtype == torch.float64 else _few_digits(one)
+            self.value[i, : len(one.tree)] = (
+                one.value if dtype == torch.float64 else _few_digits(one)
+            )
         self.start = torch.stack([one.start for one in leaves]).to(dtype)[:, None]
         self.share = torch.tensor([one.share for one in leaves], dtype=dtype)[:, None, None]
         self.is_sum = bool((self.share == 1).all())
@@ -70,25 +78,32 @@ class LeafStack:
         return len(self.models)
 
     def _stacked(self, parts: Sequence[FeatureLeaves | None]) -> StackedFeature:
-        g, known = len(parts), [p for p in parts if p is not None]
-        cells, t = max(p.cells.count for p in known), max(1, *[len(p.tested) for p in known], 1)
+        g = len(parts)
+        known = [p for p in parts if p is not None]
+        cells = max(p.cells.count for p in known)
+        t = max(1, *[len(p.tested) for p in known], 1)
         outside = torch.zeros(g, cells, self.width, dtype=torch.uint8)
         outside_tested = torch.full((g, cells, t), NEVER, dtype=torch.uint8)
         tested = torch.zeros(g, t, dtype=torch.int64)
         weights = torch.zeros(g, t, cells, self.k, dtype=self.dtype)
         for i, p in enumerate(parts):
             if p is not None:
-                c, its = p.cells.count, len(p.tested)
-                outside[i, :c, : p.outside.shape[1]], tested[i, :its] = p.outside, p.tested
+                c = p.cells.count
+                its = len(p.tested)
+                outside[i, :c, : p.outside.shape[1]] = p.outside
+                tested[i, :its] = p.tested
                 outside_tested[i, :c, :its] = p.outside_tested
                 inside = (1 - p.outside_tested.T).to(self.dtype)
                 weights[i, :its, :c] = inside[:, :, None] * self.value[i, p.tested][:, None]
         own = [None if p is None else p.cells for p in parts]
-        return StackedFeature(own, outside.flatten(0, 1), tested, outside_tested.flatten(0, 1), weights.flatten(2))
+        return StackedFeature(
+            own, outside.flatten(0, 1), tested, outside_tested.flatten(0, 1), weights.flatten(2)
+        )
 
 
 def _few_digits(leaves: Leaves) -> Tensor:
-    """Leaf values as multiples of a power of 2: all sums with one leaf of each tree are then exact."""
+    """Leaf values as multiples of a power of 2: all sums with one leaf of each tree are then
+    exact."""
     trees = int(leaves.tree.max()) + 1
     largest = torch.zeros(trees, dtype=torch.float64)
     largest.scatter_reduce_(0, leaves.tree, leaves.value.abs().amax(1), "amax")
@@ -101,13 +116,21 @@ class PersonalLeaves:
     """The stack as n people meet it: the cells of each model that their moves lead to."""
 
     def __init__(self, stack: LeafStack, personal: PersonalMoves) -> None:
-        self.stack, self.personal, moves = stack, personal, personal.moves
-        x, n, g = personal.feasible.x, len(personal), len(stack)
-        self.features = list[tuple[int, int, StackedFeature, int]]()  # its moves, from and to; leaves; first row
-        # (G, n, moves) the row of `table` for the cell that a move leads to; of moves that no model sees, an empty one
+        self.stack = stack
+        self.personal = personal
+        moves = personal.moves
+        x = personal.feasible.x
+        n = len(personal)
+        g = len(stack)
+        # its moves, from and to; leaves; first row
+        self.features = list[tuple[int, int, StackedFeature, int]]()
+        # (G, n, moves) the row of `table` for the cell that a move leads to; of moves that no model
+        # sees, an empty one
         self.row = torch.zeros(g, n, len(moves), dtype=torch.int64)
         self.outside = torch.zeros(g, n, stack.width, dtype=torch.uint8)  # of the people's own rows
-        parts, movable, first = [torch.zeros(1, stack.width, dtype=torch.uint8)], _spans(moves), 1
+        parts = [torch.zeros(1, stack.width, dtype=torch.uint8)]
+        movable = _spans(moves)
+        first = 1
         for feature, leaves in stack.features.items():
             begin = (torch.arange(g) * leaves.count)[:, None, None]
             if feature in movable:
@@ -115,7 +138,9 @@ class PersonalLeaves:
                 if moves.is_level[a]:
                     cell = torch.arange(b - a).expand(g, n, b - a)
                 else:
-                    cell = leaves.own_cells(personal.value[:, a:b], moves.to_missing[a:b].expand(n, -1))
+                    cell = leaves.own_cells(
+                        personal.value[:, a:b], moves.to_missing[a:b].expand(n, -1)
+                    )
                 self.features.append((a, b, leaves, first))
                 self.row[:, :, a:b] = cell + begin + first
                 parts.append(leaves.outside)
@@ -130,39 +155,50 @@ class PersonalLeaves:
             self.outside += self.table[self.row[:, everyone, own].squeeze(2)]
 
     def raw(self, person: Tensor, taken: Tensor, state: Tensor, move: Tensor) -> Tensor:
-        """(G, p, k) what each model gives after single moves (p,), in rising order, of candidates, by their place (p,)
-        among those that people (s,) have taken (s, features)."""
-        stack, g, k = self.stack, len(self.stack), self.stack.k
+        """(G, p, k) what each model gives after single moves (p,), in rising order, of candidates,
+        by their place (p,) among those that people (s,) have taken (s, features)."""
+        k = self.stack.k
+        g = len(self.stack)
+        stack = self.stack
         v = self._outside(person, taken)
         base = torch.bmm(_numbers(v == 0, stack.dtype), stack.value)  # (G, s, k)
         out = base[:, state]
         for a, b, leaves, first in self.features:
-            begin, end = (int(torch.searchsorted(move, place)) for place in (a, b))
+            begin = int(torch.searchsorted(move, a))
+            end = int(torch.searchsorted(move, b))
             if begin == end:
                 continue
             used = torch.zeros(len(person), dtype=torch.bool).index_fill_(0, state[begin:end], True)
-            some, local = used.nonzero().squeeze(1), (used.cumsum(0) - 1)[state[begin:end]]
+            some = used.nonzero().squeeze(1)
+            local = (used.cumsum(0) - 1)[state[begin:end]]
             start = first + (torch.arange(g) * leaves.count)[:, None]
             here = self.row[:, person[some], taken[some, self._place(a)]] - first  # (G, s)
             outside = leaves.outside_tested.index_select(0, here.view(-1)).view(g, len(some), -1)
             seen = v if len(some) == len(person) else v.index_select(1, some)
             free = seen.gather(2, leaves.tested[:, None].expand(-1, len(some), -1)) == outside
-            along = torch.bmm(_numbers(free, stack.dtype), leaves.weights).view(g, -1, k)  # (G, s cells, k)
-            cell = self.row[:, person[state[begin:end]], move[begin:end]] - start + local * leaves.count
+            # (G, s cells, k)
+            along = torch.bmm(_numbers(free, stack.dtype), leaves.weights).view(g, -1, k)
+            cell = (
+                self.row[:, person[state[begin:end]], move[begin:end]]
+                - start
+                + local * leaves.count
+            )
             now = here + first - start + torch.arange(len(some)) * leaves.count
-            there, stays = (along.gather(1, at[..., None].expand(-1, -1, k)) for at in (cell, now))
+            there = along.gather(1, cell[..., None].expand(-1, -1, k))
+            stays = along.gather(1, now[..., None].expand(-1, -1, k))
             out[:, begin:end] = there + (base[:, some] - stays)[:, local]
         out += stack.start
         return out if stack.is_sum else out.div_(stack.share)
 
     def _outside(self, person: Tensor, taken: Tensor) -> Tensor:
-        """(G, s, leaves) in how many features candidates are outside each box: as the people's own rows are, but for
-        the features that they have changed."""
+        """(G, s, leaves) in how many features candidates are outside each box: as the people's own
+        rows are, but for the features that they have changed."""
         own = self.personal.own[person]
         changed, feature = (taken != own).sort(dim=1, descending=True, stable=True)
         v = self.outside[:, person]
         for f in feature[:, : int(changed.sum(1).max())].T[:, :, None]:
-            after, before = (self.row[:, person, moves.gather(1, f).squeeze(1)].view(-1) for moves in (taken, own))
+            after = self.row[:, person, taken.gather(1, f).squeeze(1)].view(-1)
+            before = self.row[:, person, own.gather(1, f).squeeze(1)].view(-1)
             v += self.table.index_select(0, after).view(v.shape)
             v -= self.table.index_select(0, before).view(v.shape)
         return v

@@ -29,7 +29,16 @@ class SurvivalProblem(SearchProblem):
     @classmethod
     def of(cls, problem: SearchProblem, guide: Guide, c: Tensor) -> Self:
         """The problem with a guide, and c (n,)."""
-        return cls(problem.model, problem.x, problem.goal, problem.feasible, problem.rng, problem.budget, guide, c)
+        return cls(
+            problem.model,
+            problem.x,
+            problem.goal,
+            problem.feasible,
+            problem.rng,
+            problem.budget,
+            guide,
+            c,
+        )
 
     def __getitem__(self, rows: Tensor) -> Self:
         return self.of(super().__getitem__(rows), self.guide, self.c[rows])
@@ -39,15 +48,16 @@ class SurvivalProblem(SearchProblem):
         return self.bound_of(self.guide.margins(z, self.goal), self.own_margin(z))
 
     def bound_of(self, margins: Tensor, own: Tensor, who: Tensor | None = None) -> Tensor:
-        """The same of margins (M, n, ..) that are known, and those of the model in use (n, ..); of all rows or of
-        some, (n,)."""
+        """The same of margins (M, n, ..) that are known, and those of the model in use (n, ..); of
+        all rows or of some, (n,)."""
         c = self.c if who is None else self.c[who]
         return lower_bound(self.guide.judged(margins, own), c.view(-1, *[1] * (margins.ndim - 2)))
 
     def weights_of(self, margins: Tensor) -> Tensor:
         """(M, n) the derivative of the bound by the margins of judges."""
         sd, mean = torch.std_mean(margins, 0)
-        m, c = len(margins), self.c.to(margins.dtype)
+        m = len(margins)
+        c = self.c.to(margins.dtype)
         return 1 / m - c * (margins - mean) / ((m - 1) * sd.clamp_min(TINY))
 
     def own_margin(self, z: Tensor) -> Tensor:
@@ -70,7 +80,8 @@ class SurvivalProblem(SearchProblem):
 
     def gap_and_gradient(self, z: Tensor) -> tuple[Tensor, Tensor]:
         u, v, own_pull = super().shortfall(z)
-        own, grad = -u.squeeze(1), own_pull(torch.full_like(v, -1.0))
+        own = -u.squeeze(1)
+        grad = own_pull(torch.full_like(v, -1.0))
         margins, pull = self.guide.margins_and_pull(z, self.goal)  # (M, n)
         judged = self.guide.judged(margins, own + SLACK)
         bound = (lower_bound(judged, self.c) - SLACK).to(own.dtype)

@@ -1,20 +1,20 @@
 """The cheapest change that holds: searched for directly against a bank of retrained models.
 
-With g_m(z) the margin of model m for the asked target at row z, and mean and standard deviation over the models of a
-bank, the guide,
+With g_m(z) the margin of model m for the asked target at row z, and mean and standard deviation
+over the models of a bank, the guide,
 
     S_c(z) = min( g(z), mean_m g_m(z) - c sd_m g_m(z) ),
 
-S_c takes the place of the model's own gap in the search for the smallest change: in `MinCost` where all models have
-gradients,
+S_c takes the place of the model's own gap in the search for the smallest change: in `MinCost` where
+all models have gradients,
 
     dS = sum_m w_m dg_m,   w_m = 1/M - c (g_m - mean) / ((M - 1) sd),
 
 and in `TreeSearch` for all others, where every single change is weighed for the whole bank at once.
 
-A row for which the bank lets nothing through at c gets the surest answer there is: of the search by gradients the one
-that comes nearest, else what holds at a lower c, at last the smallest that the model itself accepts. It is reported as
-fragile, with the share of the bank that accepts it.
+A row for which the bank lets nothing through at c gets the surest answer there is: of the search by
+gradients the one that comes nearest, else what holds at a lower c, at last the smallest that the
+model itself accepts. It is reported as fragile, with the share of the bank that accepts it.
 """
 
 from dataclasses import dataclass, replace
@@ -26,10 +26,15 @@ from torch import Tensor
 from holdfast._core.params import Trait
 from holdfast._core.rows import chunks, rows_per_chunk, whole_blocks
 from holdfast.distances import Distance, Norm
-from holdfast.errors import require
+from holdfast.errors import SettingError
 from holdfast.explainer import Explainer
 from holdfast.methods.min_cost import MinCost
-from holdfast.methods.survival_search.bank_search import AskedSearch, BankSearch, GradientSearch, LeafSearch
+from holdfast.methods.survival_search.bank_search import (
+    AskedSearch,
+    BankSearch,
+    GradientSearch,
+    LeafSearch,
+)
 from holdfast.methods.survival_search.guide import Guide, TreeGuide, guide_of
 from holdfast.methods.survival_search.problem import SurvivalProblem, lower_bound
 from holdfast.methods.tree_search.search import TreeSearch
@@ -50,15 +55,17 @@ class SurvivalSearch(Explainer):
         subject to         min( g(z), mean_m g_m(z) - c sd_m g_m(z) ) > 0,   z reachable from x
 
     Args:
-        bank: the guide: retrained models of the family that is to be certified, best 40 or more. They may not certify
-            the answers. Left out, `fit` retrains the model on the data that it is given.
-        c: how many standard deviations the mean margin must be ahead; see `calibrate`. Several values give one answer
-            for each: what more certainty costs.
-        norm: what small means: 1, 2, a name such as "linf", or a `Distance`; of models without gradients 0 or 1.
+        bank: the guide: retrained models of the family that is to be certified, best 40 or more.
+            They may not certify the answers. Left out, `fit` retrains the model on the data that it
+            is given.
+        c: how many standard deviations the mean margin must be ahead; see `calibrate`. Several
+            values give one answer for each: what more certainty costs.
+        norm: what small means: 1, 2, a name such as "linf", or a `Distance`; of models without
+            gradients 0 or 1.
         models: how many models `fit` makes where there is no bank.
         steps, bisections: as in `MinCost`, for models with gradients.
-        beam, depth, thresholds: as in `TreeSearch`, for models without gradients; people who have no answer at that
-            depth may change three times as many features.
+        beam, depth, thresholds: as in `TreeSearch`, for models without gradients; people who have
+            no answer at that depth may change three times as many features.
         max_nodes: as in `TreeSearch`, to prove that a row has no answer at all.
 
     >>> import holdfast as hf
@@ -74,8 +81,14 @@ class SurvivalSearch(Explainer):
     """
 
     title = "the cheapest change that retrained models accept too"
-    paper = "own; compare Black et al. 2022 (SNS), Hamman et al. 2023 (RobX), Stępka et al. 2024 (BetaRCE)"
-    when = "a model will be trained again and its answers should still hold: networks, trees, any model"
+    paper = (
+        "own; compare Black et al. 2022 (SNS), Hamman et al. 2023 (RobX), Stępka et al. 2024 "
+        "(BetaRCE)"
+    )
+    when = (
+        "a model will be trained again and its answers should still hold: networks, trees, any "
+        "model"
+    )
     cost = "what MinCost or TreeSearch takes, with every pass through all models of the bank"
     needs_grad = False
     uses_data = True
@@ -128,35 +141,49 @@ class SurvivalSearch(Explainer):
 
     def check(self, model: Model) -> None:
         bank = self.guide
-        require(isinstance(bank, ModelBank), f"bank must be a ModelBank, got {type(bank).__name__}")
+        if not isinstance(bank, ModelBank):
+            raise SettingError(f"bank must be a ModelBank, got {type(bank).__name__}")
         assert bank is not None
-        require(len(bank) >= 2, f"the guide needs at least 2 models to see how they differ, and has {len(bank)}")
+        if len(bank) < 2:
+            raise SettingError(
+                f"the guide needs at least 2 models to see how they differ, and has {len(bank)}"
+            )
         bank.check_fits(model)
-        some = len(self.levels) > 0 and all(isinstance(c, int | float) and c >= 0 for c in self.levels)
-        require(some, f"c must be 0 or more, or several such numbers, got {self.c!r}")
+        some = len(self.levels) > 0 and all(
+            isinstance(c, int | float) and c >= 0 for c in self.levels
+        )
+        if not some:
+            raise SettingError(f"c must be 0 or more, or several such numbers, got {self.c!r}")
         if model.has_grad and self._guide().has_grad:
             self._min_cost().check(model)
         else:
             self._tree_search().check(model)
 
     def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
-        """Retrain the model where there is no bank; remember the data for models that are asked place by place."""
+        """Retrain the model where there is no bank; remember the data for models that are asked
+        place by place."""
         table = model.schema.decode(X) if isinstance(X, Tensor) else X
         if self.bank is None:
             outcomes: Outcomes = model.predict(table) if y is None else y
             self.bank_ = ModelBank.retrain(
-                Recipe.of(model), table, outcomes, model.schema, families={"retrain": self.models},
+                Recipe.of(model),
+                table,
+                outcomes,
+                model.schema,
+                families={"retrain": self.models},
                 classes=model.classes or None,
-            )  # fmt: skip
+            )
         if not model.has_grad:
             self.near_ = self._tree_search().fit(model, X)
 
     def search(self, problem: SearchProblem) -> Found:
-        n, guided = len(problem), self._guided(problem.model)
+        n = len(problem)
+        guided = self._guided(problem.model)
         rows = problem.x[:, None].repeat(1, len(self.levels), 1)
         fallback = Fallback(guided, problem)
         start: Tensor | None = None
-        # What holds at a higher c holds at a lower one too, so each search starts from the one before it.
+        # What holds at a higher c holds at a lower one too, so each search starts from the one
+        # before it.
         for place in sorted(range(len(self.levels)), key=lambda i: -self.levels[i]):
             c = torch.full((n,), float(self.levels[place]), dtype=torch.float64)
             survival = self.problem_type.of(problem, guided.guide, c)
@@ -167,7 +194,8 @@ class SurvivalSearch(Explainer):
         return Found(rows.squeeze(1) if len(self.levels) == 1 else rows, fallback.infeasible)
 
     def fragile(self, model: Model, goal: BoundTarget, x: Tensor) -> Tensor:
-        guide, each = self._guide(), torch.tensor(self.levels, dtype=torch.float64)
+        guide = self._guide()
+        each = torch.tensor(self.levels, dtype=torch.float64)
         out = torch.full((len(x),), torch.nan, dtype=torch.float64)
         for some in chunks(torch.arange(len(x)), rows_per_chunk(guide.count * x.shape[1])):
             own = goal[some].gap(model(x[some])) - goal.margin
@@ -182,7 +210,10 @@ class SurvivalSearch(Explainer):
         return MinCost(norm=cast(Any, self.norm), steps=self.steps, bisections=self.bisections)
 
     def _tree_search(self) -> TreeSearch:
-        shared = {name: getattr(self, name) for name in ("norm", "beam", "depth", "max_nodes", "thresholds")}
+        shared = {
+            name: getattr(self, name)
+            for name in ("norm", "beam", "depth", "max_nodes", "thresholds")
+        }
         return TreeSearch(**shared)
 
     def _guide(self) -> Guide:
@@ -211,15 +242,20 @@ class SurvivalSearch(Explainer):
 
 
 class Fallback:
-    """The surest rows that the model itself accepts, for people to whom the bank lets nothing through."""
+    """The surest rows that the model itself accepts, for people to whom the bank lets nothing
+    through."""
 
     def __init__(self, guided: BankSearch, problem: SearchProblem) -> None:
-        self.guided, self.problem, n = guided, problem, len(problem)
-        self.known, self.infeasible = torch.zeros(n, dtype=torch.bool), torch.zeros(n, dtype=torch.bool)
+        self.guided = guided
+        self.problem = problem
+        n = len(problem)
+        self.known = torch.zeros(n, dtype=torch.bool)
+        self.infeasible = torch.zeros(n, dtype=torch.bool)
         self.rows = problem.x.clone()
 
     def where(self, chosen: Tensor, z: Tensor, survival: SurvivalProblem) -> Tensor:
-        """Rows z, and in their place those chosen (n,) that the model does not accept, what it does accept."""
+        """Rows z, and in their place those chosen (n,) that the model does not accept, what it does
+        accept."""
         if not bool(chosen.any()):
             return z
         chosen = chosen & ~self.problem.met(z)
@@ -232,8 +268,10 @@ class Fallback:
             lower = replace(survival[full], c=survival.c[full] * rung)
             found = self.guided.search(lower, None)
             ok = lower.met(found)[: len(new)]
-            self.rows[new[ok]], new = found[: len(new)][ok], new[~ok]
+            self.rows[new[ok]] = found[: len(new)][ok]
+            new = new[~ok]
         if len(new):
             found, proved = self.guided.plain.found(self.problem[whole_blocks(new)])
-            self.rows[new], self.infeasible[new] = found[: len(new)], proved[: len(new)]
+            self.rows[new] = found[: len(new)]
+            self.infeasible[new] = proved[: len(new)]
         return torch.where(chosen[:, None], self.rows, z)

@@ -1,15 +1,17 @@
-"""Is there any reachable row with the wanted outcome? Branch and bound over boxes of cells, for tree models.
+"""Is there any reachable row with the wanted outcome? Branch and bound over boxes of cells, for
+tree models.
 
 A box is a set of cells for each feature. In it no row can score more than
 
     UB = start + sum over trees of the largest leaf that the box reaches,
 
-and the wanted outcome needs UB > margin. The largest leaves vote for cells; where those of all trees agree, the row
-at such cells has the score UB itself. Where they do not, the feature they disagree about most is split: into the
-cells that most of them vote for, and the others. Boxes that cannot succeed are dropped, and when none is left, nothing
-can be reached.
+and the wanted outcome needs UB > margin. The largest leaves vote for cells; where those of all
+trees agree, the row at such cells has the score UB itself. Where they do not, the feature they
+disagree about most is split: into the cells that most of them vote for, and the others. Boxes that
+cannot succeed are dropped, and when none is left, nothing can be reached.
 
-Rules and max_changes only ever take rows away, so what is proved without looking at them holds with them.
+Rules and max_changes only ever take rows away, so what is proved without looking at them holds with
+them.
 """
 
 import math
@@ -30,8 +32,8 @@ WIDTH = 16  # boxes of a row looked at in one round
 
 @dataclass(frozen=True)
 class LinearGoal:
-    """The outcome as linear functions of the model's outputs, all (or any) of which must be above zero: (f, outputs)
-    weights and (f,) constants."""
+    """The outcome as linear functions of the model's outputs, all (or any) of which must be above
+    zero: (f, outputs) weights and (f,) constants."""
 
     weights: Tensor
     constants: Tensor
@@ -41,7 +43,11 @@ class LinearGoal:
     def of(problem: SearchProblem, label: int, k: int, outputs: str) -> "LinearGoal":
         goal = replace(problem.goal, label=torch.tensor([label]))
         if isinstance(goal, IntervalTarget):  # low <= v <= high, in units as the gap
-            ends = [(way, way * end) for way, end in ((1.0, goal.low), (-1.0, goal.high)) if math.isfinite(end)]
+            ends = [
+                (way, way * end)
+                for way, end in ((1.0, goal.low), (-1.0, goal.high))
+                if math.isfinite(end)
+            ]
             w, c = torch.tensor(ends, dtype=torch.float64).T / goal.unit
             return LinearGoal(w[:, None], -c, True)
         level = float(goal.least)
@@ -49,13 +55,16 @@ class LinearGoal:
             w = torch.tensor([[goal.sign if label == 1 else -goal.sign]], dtype=torch.float64)
             return LinearGoal(w, torch.tensor([-level], dtype=torch.float64), True)
         if goal.soft and goal.sign < 0:
-            level -= math.log(k - 1)  # the sum of the others may exceed the largest of them by so much
+            # the sum of the others may exceed the largest of them by so much
+            level -= math.log(k - 1)
             level = level if goal.is_lead else max(level, 0.0)  # which must also lead
         rivals = [j for j in range(k) if j != label]
-        w, c = torch.zeros(k - 1, k, dtype=torch.float64), torch.zeros(k - 1, dtype=torch.float64)
+        w = torch.zeros(k - 1, k, dtype=torch.float64)
+        c = torch.zeros(k - 1, dtype=torch.float64)
         for i, j in enumerate(rivals):
             up, down = (label, j) if goal.sign > 0 else (j, label)
-            w[i, up], w[i, down] = 1.0, -1.0
+            w[i, up] = 1.0
+            w[i, down] = -1.0
             if outputs == "probabilities":
                 w[i, down] = -math.exp(level)  # log p - log q > level
             else:
@@ -67,44 +76,57 @@ class Bound:
     """Upper bounds over boxes, and the cells that their leaves vote for."""
 
     def __init__(self, table: LeafTable, goal: LinearGoal) -> None:
-        leaves, tree = table.leaves, table.leaves.tree
-        self.every, self.value = goal.every, leaves.value @ goal.weights.T / leaves.share  # (leaves, f)
+        tree = table.leaves.tree
+        leaves = table.leaves
+        # (leaves, f)
+        self.every = goal.every
+        self.value = leaves.value @ goal.weights.T / leaves.share
         self.base = leaves.start @ goal.weights.T / leaves.share + goal.constants
         self.inside = torch.cat([1 - f.outside.float() for f in table.features])  # (m, leaves)
         size = torch.bincount(tree)
         first = size.cumsum(0) - size
-        self.leaf = torch.full((len(size), int(size.max())), len(tree))  # (trees, most leaves), filled up with no leaf
+        # (trees, most leaves), filled up with no leaf
+        self.leaf = torch.full((len(size), int(size.max())), len(tree))
         self.leaf[tree, torch.arange(len(tree)) - first[tree]] = torch.arange(len(tree))
         strong = self.value.abs().amax(1)
         zeros = strong.new_zeros(len(size))
-        high, low = (zeros.scatter_reduce(0, tree, strong, how, include_self=False) for how in ("amax", "amin"))
+        high = zeros.scatter_reduce(0, tree, strong, "amax", include_self=False)
+        low = zeros.scatter_reduce(0, tree, strong, "amin", include_self=False)
         self.weight = (high - low + 1e-6)[tree].float()  # how much the tree of a leaf can matter
 
     def __call__(
         self, box: Tensor, outside_fixed: Tensor, spans: list[tuple[int, int]]
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Boxes (p, m), and which leaves (p, leaves) fixed features exclude -> (p,) the bound, (p, m) how much weight
-        its leaves give each cell, and (p,) how much they have together."""
-        closed, cells = outside_fixed > 0, box.float()
+        """Boxes (p, m), and which leaves (p, leaves) fixed features exclude -> (p,) the bound, (p,
+        m) how much weight its leaves give each cell, and (p,) how much they have together."""
+        closed = outside_fixed > 0
+        cells = box.float()
         for a, b in spans:
             closed |= cells[:, a:b] @ self.inside[a:b] == 0
         no_leaf = self.value.new_full((len(box), 1), -torch.inf)
-        values = (torch.cat([torch.where(closed, -torch.inf, value), no_leaf], 1) for value in self.value.T)
-        best = [v[:, self.leaf].max(2) for v in values]  # of (p, trees, most leaves), for each function
+        values = (
+            torch.cat([torch.where(closed, -torch.inf, value), no_leaf], 1)
+            for value in self.value.T
+        )
+        # of (p, trees, most leaves), for each function
+        best = [v[:, self.leaf].max(2) for v in values]
         functions = torch.stack([top.sum(1) for top, _ in best], 1) + self.base  # (p, f)
         ub, which = functions.min(1) if self.every else functions.max(1)
-        place = torch.stack([place for _, place in best], 1)[torch.arange(len(box)), which]  # (p, trees)
+        # (p, trees)
+        place = torch.stack([place for _, place in best], 1)[torch.arange(len(box)), which]
         leaf = self.leaf.expand(len(box), -1, -1).gather(2, place[..., None]).squeeze(2)
         chosen = torch.zeros(closed.shape).scatter_(1, leaf, self.weight[leaf])
         return ub, torch.where(box, chosen @ self.inside.T, -1.0), chosen.sum(1)
 
 
 def decide(changes: LeafChanges, rows: Tensor, max_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Which of the rows (r,) have an answer, the moves (r, features) to it, and which are proved to have none.
+    """Which of the rows (r,) have an answer, the moves (r, features) to it, and which are proved to
+    have none.
 
     Rows that are neither took more than `max_nodes` boxes, or are too close to call.
     """
-    problem, table = changes.problem, changes.table
+    problem = changes.problem
+    table = changes.table
     found, proved = (torch.zeros(len(rows), dtype=torch.bool) for _ in range(2))
     taken = changes.personal.own[rows]
     if table.k == 1 and table.outputs == "probabilities":
@@ -121,20 +143,32 @@ def decide(changes: LeafChanges, rows: Tensor, max_nodes: int) -> tuple[Tensor, 
     return found, taken, proved
 
 
-def _decide(changes: LeafChanges, bound: Bound, rows: Tensor, max_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
-    problem, personal, r = changes.problem, changes.personal, len(rows)
-    spans, most = personal.moves.spans, problem.feasible.encoding.max_changes
-    taken, looked = personal.own[rows], torch.zeros(r, dtype=torch.int64)
-    found, undecided = torch.zeros(r, dtype=torch.bool), torch.zeros(r, dtype=torch.bool)
-    box, row = personal.price[rows].isfinite(), torch.arange(r)  # (p, m) the boxes, and (p,) whose they are
+def _decide(
+    changes: LeafChanges, bound: Bound, rows: Tensor, max_nodes: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    problem = changes.problem
+    personal = changes.personal
+    r = len(rows)
+    spans = personal.moves.spans
+    most = problem.feasible.encoding.max_changes
+    taken = personal.own[rows]
+    looked = torch.zeros(r, dtype=torch.int64)
+    found = torch.zeros(r, dtype=torch.bool)
+    undecided = torch.zeros(r, dtype=torch.bool)
+    # (p, m) the boxes, and (p,) whose they are
+    box = personal.price[rows].isfinite()
+    row = torch.arange(r)
     rank = torch.zeros(r, dtype=torch.float64)
     while len(box):
         if problem.budget.over():
             undecided[row] = True
             break
         now = _first(row, rank, WIDTH)
-        these, of_row = box[now], row[now]
-        box, row, rank = (v[~now] for v in (box, row, rank))
+        these = box[now]
+        of_row = row[now]
+        box = box[~now]
+        row = row[~now]
+        rank = rank[~now]
         looked += torch.bincount(of_row, minlength=r)
         person = rows[of_row]
         ub, votes, total = bound(these, changes.outside_fixed[person], spans)
@@ -143,7 +177,12 @@ def _decide(changes: LeafChanges, bound: Bound, rows: Tensor, max_nodes: int) ->
             own = personal.own[person]
             stays = these.gather(1, own) & ~personal.moved[person].gather(1, own)
             alive &= (~stays).sum(1) + personal.rest_count[person] <= most
-        these, of_row, person, ub, votes, total = (v[alive] for v in (these, of_row, person, ub, votes, total))
+        these = these[alive]
+        of_row = of_row[alive]
+        person = person[alive]
+        ub = ub[alive]
+        votes = votes[alive]
+        total = total[alive]
         if len(these):
             top, point, size = _favourites(votes, these, personal.price[person], spans)
             ok = _holds(changes, person, point)
@@ -157,13 +196,18 @@ def _decide(changes: LeafChanges, bound: Bound, rows: Tensor, max_nodes: int) ->
             undecided[of_row[stuck]] = True
             split = ~stuck & ~ok
             owner = personal.moves.feature
-            parts = _split(these[split], votes[split], top[split], point[split], feature[split], owner)
+            parts = _split(
+                these[split], votes[split], top[split], point[split], feature[split], owner
+            )
             box = torch.cat([box, *parts])
-            row, rank = torch.cat([row, of_row[split], of_row[split]]), torch.cat([rank, ub[split], ub[split]])
+            row = torch.cat([row, of_row[split], of_row[split]])
+            rank = torch.cat([rank, ub[split], ub[split]])
         over = looked >= max_nodes
         undecided[row[over[row]]] = True
         stay = ~(found | over)[row]
-        box, row, rank = box[stay], row[stay], rank[stay]
+        box = box[stay]
+        row = row[stay]
+        rank = rank[stay]
     return found, taken, ~(found | undecided)
 
 
@@ -179,11 +223,14 @@ def _first(row: Tensor, rank: Tensor, count: int) -> Tensor:
 def _favourites(
     votes: Tensor, box: Tensor, price: Tensor, spans: list[tuple[int, int]]
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(p, features): the weight of the cell with most votes, the cheapest such cell, and how many cells there are."""
+    """(p, features): the weight of the cell with most votes, the cheapest such cell, and how many
+    cells there are."""
     found = list[tuple[Tensor, Tensor, Tensor]]()
     for a, b in spans:
         top = votes[:, a:b].amax(1, keepdim=True)
-        cheap = torch.where((votes[:, a:b] >= top * (1 - 1e-5)) & box[:, a:b], price[:, a:b], torch.inf)
+        cheap = torch.where(
+            (votes[:, a:b] >= top * (1 - 1e-5)) & box[:, a:b], price[:, a:b], torch.inf
+        )
         found.append((top.squeeze(1), a + cheap.argmin(1), box[:, a:b].sum(1)))
     tops, points, sizes = (torch.stack(v, 1) for v in zip(*found, strict=True))
     return tops, points, sizes
@@ -203,7 +250,8 @@ def _split(
     of_feature = owner == feature[:, None]
     best = top.gather(1, feature[:, None]) * (1 - 1e-5)
     chosen = of_feature & box & (votes >= best)
-    all_of_them = (chosen == (of_feature & box)).all(1, keepdim=True)  # nothing to choose between: one cell, and others
+    # nothing to choose between: one cell, and others
+    all_of_them = (chosen == (of_feature & box)).all(1, keepdim=True)
     single = torch.zeros_like(chosen).scatter_(1, point.gather(1, feature[:, None]), True)
     chosen = torch.where(all_of_them, single, chosen)
     return box & (~of_feature | chosen), box & ~chosen

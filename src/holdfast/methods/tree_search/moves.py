@@ -1,9 +1,10 @@
 """The moves that are open to a person: of one feature, to the nearest value in another cell of it.
 
-A cell is a stretch of values between two cuts, a level, or that a number is missing. Where the cuts are a tree model's
-own thresholds, the answer is the same all over a cell, so the value nearest to the person's own is the only one worth
-trying; of a missing number, that nearest to what stands for it. Moves, pairs of a feature and a cell, are numbered
-through; a candidate takes one of them for each feature, `taken` (features,).
+A cell is a stretch of values between two cuts, a level, or that a number is missing. Where the cuts
+are a tree model's own thresholds, the answer is the same all over a cell, so the value nearest to
+the person's own is the only one worth trying; of a missing number, that nearest to what stands for
+it. Moves, pairs of a feature and a cell, are numbered through; a candidate takes one of them for
+each feature, `taken` (features,).
 """
 
 from dataclasses import dataclass, replace
@@ -19,7 +20,8 @@ from holdfast.schema.feature import Array, Feature
 from holdfast.schema.rules import excess
 from holdfast.schema.schema import Schema
 
-HAIR = 16  # last digits by which a value is put beyond a cut, so that writing it in the table cannot lose it
+# last digits by which a value is put beyond a cut, so that writing it in the table cannot lose it
+HAIR = 16
 
 
 @dataclass(frozen=True)
@@ -33,19 +35,26 @@ class CellMoves:
     first: Tensor  # (m,) the lowest and
     last: Tensor  # (m,) the highest value of the cell that is worth taking, and
     above: Tensor  # (m,) what lies
-    below: Tensor  # (m,) between these two, open and closed, is in the cell too; of levels all are 0 or 1
+    # (m,) between these two, open and closed, is in the cell too; of levels all are 0 or 1
+    below: Tensor
     missing_column: Tensor  # (m,) the encoded column that says whether the number is missing, or -1
     to_missing: Tensor  # (m,) is this the cell of a missing number? Nobody can go there.
     cells: list[Cells]  # of each feature
 
     @staticmethod
     def of(cells: list[Cells], schema: Schema, dtype: torch.dtype) -> "CellMoves":
-        """Those to cells of the features that may change, of rows that are encoded in that precision."""
+        """Those to cells of the features that may change, of rows that are encoded in that
+        precision."""
         encoding = schema.encoding(dtype)
         cells = [c for c in cells if not encoding.fixed[c.at.start]]
-        spans, count = list[tuple[int, int]](), 0
-        feature, column, missing_column = list[int](), list[int](), list[int]()
-        is_level, to_missing, ends = list[bool](), list[bool](), list[Array]()
+        spans = list[tuple[int, int]]()
+        count = 0
+        feature = list[int]()
+        column = list[int]()
+        missing_column = list[int]()
+        is_level = list[bool]()
+        to_missing = list[bool]()
+        ends = list[Array]()
         for i, c in enumerate(cells):
             spans.append((count, count + c.count))
             count += c.count
@@ -55,13 +64,20 @@ class CellMoves:
             missing_column += [c.at.stop - 1 if c.has_gap else -1] * c.count
             to_missing += [False] * (c.count - 1) + [c.has_gap]
             level = np.tile([1.0, 1.0, 0.0, 1.0], (c.count, 1))
-            ends.append(level if c.cuts is None else _ends(c.cuts, schema.features[c.feature], dtype))
+            ends.append(
+                level if c.cuts is None else _ends(c.cuts, schema.features[c.feature], dtype)
+            )
             ends += [np.array([[np.inf, -np.inf, np.inf, -np.inf]])] * c.has_gap
         table = np.concatenate([np.zeros((0, 4)), *ends])
         first, last, above, below = torch.tensor(table, dtype=encoding.center.dtype).T.contiguous()
-        feature_, column_, missing = (torch.tensor(v, dtype=torch.int64) for v in (feature, column, missing_column))
-        level, to_gap = (torch.tensor(v, dtype=torch.bool) for v in (is_level, to_missing))
-        return CellMoves(spans, feature_, column_, level, first, last, above, below, missing, to_gap, cells)
+        feature_ = torch.tensor(feature, dtype=torch.int64)
+        column_ = torch.tensor(column, dtype=torch.int64)
+        missing = torch.tensor(missing_column, dtype=torch.int64)
+        level = torch.tensor(is_level, dtype=torch.bool)
+        to_gap = torch.tensor(to_missing, dtype=torch.bool)
+        return CellMoves(
+            spans, feature_, column_, level, first, last, above, below, missing, to_gap, cells
+        )
 
     def __len__(self) -> int:
         return len(self.feature)
@@ -83,52 +99,73 @@ class CellMoves:
 
 
 def _ends(cuts: Array, f: Feature, dtype: torch.dtype) -> Array:
-    """(cells, 4) the lowest and the highest value in each cell, on the grid or a hair inside, and where it begins (that
-    is not part of it) and ends; of a grid as far as rounding may take a value."""
+    """(cells, 4) the lowest and the highest value in each cell, on the grid or a hair inside, and
+    where it begins (that is not part of it) and ends; of a grid as far as rounding may take a
+    value."""
     if f.grid:
         down, up = around(cuts, f, dtype)
         near = 1e-6 * f.grid / f.scale
-        low, high = up - near, down + near
+        low = up - near
+        high = down + near
     else:
         down, up = _beside(cuts, f, dtype)
-        low, high = cuts, cuts
-    ends = [np.append(-np.inf, up), np.append(down, np.inf), np.append(-np.inf, low), np.append(high, np.inf)]
+        low = cuts
+        high = cuts
+    ends = [
+        np.append(-np.inf, up),
+        np.append(down, np.inf),
+        np.append(-np.inf, low),
+        np.append(high, np.inf),
+    ]
     return np.stack(ends, 1)
 
 
 def _beside(cuts: Array, f: Feature, dtype: torch.dtype) -> tuple[Array, Array]:
-    """The values of a real feature a hair below and above each cut: as near as writing them in the table cannot lose;
-    where that is too far, in thin cells, as near as the table can hold them, and else as encoded rows can."""
+    """The values of a real feature a hair below and above each cut: as near as writing them in the
+    table cannot lose; where that is too far, in thin cells, as near as the table can hold them, and
+    else as encoded rows can."""
     model = torch.finfo(dtype)
     table = np.finfo(f.storage if f.storage.kind == "f" else np.float64)
-    digit = np.maximum(float(table.eps) * (np.abs(cuts) + abs(f.center) / f.scale), model.eps * np.abs(cuts))
+    digit = np.maximum(
+        float(table.eps) * (np.abs(cuts) + abs(f.center) / f.scale), model.eps * np.abs(cuts)
+    )
     hair = HAIR * digit + max(float(table.tiny) / f.scale, model.tiny)
-    down, up = cuts - hair, cuts + hair
+    down = cuts - hair
+    up = cuts + hair
     thin = up[:-1] > down[1:]
     if thin.any():
         below, above = _held(cuts, f, dtype)
-        up[:-1], down[1:] = np.where(thin, above[:-1], up[:-1]), np.where(thin, below[1:], down[1:])
+        up[:-1] = np.where(thin, above[:-1], up[:-1])
+        down[1:] = np.where(thin, below[1:], down[1:])
         thin = up[:-1] > down[1:]
-        up[:-1], down[1:] = np.where(thin, np.nextafter(cuts[:-1], np.inf), up[:-1]), np.where(thin, cuts[1:], down[1:])
+        up[:-1] = np.where(thin, np.nextafter(cuts[:-1], np.inf), up[:-1])
+        down[1:] = np.where(thin, cuts[1:], down[1:])
     return down, up
 
 
 def _held(cuts: Array, f: Feature, dtype: torch.dtype) -> tuple[Array, Array]:
-    """The last number that the table can hold and that is not above each cut, and the first one that is, encoded."""
-    values, storage = cuts * f.scale + f.center, f.storage if f.storage.kind == "f" else np.dtype(np.float64)
+    """The last number that the table can hold and that is not above each cut, and the first one
+    that is, encoded."""
+    values = cuts * f.scale + f.center
+    storage = f.storage if f.storage.kind == "f" else np.dtype(np.float64)
     values = values.astype(storage)
     beside = [values]
     for way in (-np.inf, np.inf):
         beside += [np.nextafter(values, np.array(way, storage))]
         beside += [np.nextafter(beside[-1], np.array(way, storage))]
-    encoded = [torch.tensor((v.astype(np.float64) - f.center) / f.scale, dtype=dtype).double().numpy() for v in beside]
+    encoded = [
+        torch.tensor((v.astype(np.float64) - f.center) / f.scale, dtype=dtype).double().numpy()
+        for v in beside
+    ]
     sides = np.stack(encoded)
-    return np.where(sides <= cuts, sides, -np.inf).max(0), np.where(sides > cuts, sides, np.inf).min(0)
+    return np.where(sides <= cuts, sides, -np.inf).max(0), np.where(
+        sides > cuts, sides, np.inf
+    ).min(0)
 
 
 def around(cuts: Array, f: Feature, dtype: torch.dtype) -> tuple[Array, Array]:
-    """The last value of a feature's grid that is not above each cut, and the first one that is, encoded just as rows
-    of the table are: a cut may lie a last digit beside such a value."""
+    """The last value of a feature's grid that is not above each cut, and the first one that is,
+    encoded just as rows of the table are: a cut may lie a last digit beside such a value."""
 
     def encoded(ticks: Array) -> Array:
         values = (f.stored(f.multiples(ticks * f.grid)) - f.center) / f.scale
@@ -151,32 +188,48 @@ class PersonalMoves:
     price: Tensor  # (n, m) of the feature's change, weighted l1; inf where it cannot be reached
     moved: Tensor  # (n, m) does it differ from the person's own value?
     rest_price: Tensor  # (n,) price and
-    rest_count: Tensor  # (n,) number of changes in features that have no moves: values that may not stay
+    # (n,) number of changes in features that have no moves: values that may not stay
+    rest_count: Tensor
 
     @staticmethod
     def of(moves: CellMoves, feasible: FeasibleSet) -> "PersonalMoves":
-        encoding, x, start = feasible.encoding, feasible.x, feasible.project(feasible.x)
-        column, own = moves.column, moves.within(start)
+        start = feasible.project(feasible.x)
+        x = feasible.x
+        encoding = feasible.encoding
+        column = moves.column
+        own = moves.within(start)
         stays = torch.zeros(len(x), len(moves), dtype=torch.bool).scatter_(1, own, True)
         value_now = x[:, column]
-        lo, hi = feasible.lo[:, column], feasible.hi[:, column]
-        # A limit between the end of a cell and its first value worth taking is in the cell all the same.
+        lo = feasible.lo[:, column]
+        hi = feasible.hi[:, column]
+        # A limit between the end of a cell and its first value worth taking is in the cell all the
+        # same.
         fits = stays | ((hi > moves.above) & (lo <= moves.below) & (moves.first <= moves.last))
-        lo, hi = torch.maximum(lo, torch.minimum(moves.first, hi)), torch.minimum(hi, torch.maximum(moves.last, lo))
-        value = torch.where(stays, start[:, column], torch.minimum(torch.maximum(value_now, lo), hi))
+        lo, hi = (
+            torch.maximum(lo, torch.minimum(moves.first, hi)),
+            torch.minimum(hi, torch.maximum(moves.last, lo)),
+        )
+        value = torch.where(
+            stays, start[:, column], torch.minimum(torch.maximum(value_now, lo), hi)
+        )
         value = torch.where(moves.is_level, 1.0, value)
         moved = torch.where(moves.is_level, value_now <= 0, value != value_now)
         price = torch.where(moves.is_level, 2.0 * (value_now <= 0), (value - value_now).abs())
         if moves.gaps:
-            filled = (moves.missing_column >= 0) & ~moves.to_missing & (x[:, moves.missing_column] > 0.5)
-            moved, price = moved | filled, price + filled
+            filled = (
+                (moves.missing_column >= 0) & ~moves.to_missing & (x[:, moves.missing_column] > 0.5)
+            )
+            moved = moved | filled
+            price = price + filled
         price = torch.where(fits, rounded((encoding.weight[column] * price).double()), torch.inf)
         has_moves = torch.zeros(encoding.features, dtype=torch.bool)
         has_moves[encoding.owner[column]] = True
         rest = ~has_moves[encoding.owner]
         rest_price = rounded(((start - x).abs() * encoding.weight * rest).double().sum(1))
         changed = encoding.per_feature(((start != x) & rest).to(x.dtype)) > 0
-        return PersonalMoves(moves, feasible, start, own, value, price, moved, rest_price, changed.sum(1))
+        return PersonalMoves(
+            moves, feasible, start, own, value, price, moved, rest_price, changed.sum(1)
+        )
 
     def __len__(self) -> int:
         return len(self.start)
@@ -187,16 +240,23 @@ class PersonalMoves:
         return self.moved.gather(1, self.own).any(1)
 
     def cost(self, person: Tensor, taken: Tensor) -> tuple[Tensor, Tensor]:
-        """Moves taken (s, features) by people (s,) -> (s,) how many features change, and their price."""
-        price, moved = self.price[person[:, None], taken], self.moved[person[:, None], taken]
-        return moved.sum(1) + self.rest_count[person], rounded(price.sum(1)) + self.rest_price[person]
+        """Moves taken (s, features) by people (s,) -> (s,) how many features change, and their
+        price."""
+        price = self.price[person[:, None], taken]
+        moved = self.moved[person[:, None], taken]
+        return moved.sum(1) + self.rest_count[person], rounded(price.sum(1)) + self.rest_price[
+            person
+        ]
 
     def singles(self, person: Tensor, taken: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Moves taken (s, features) by people (s,) -> (s, m) for each single change of a feature that has stayed so
-        far: how many features are changed then, the price, and whether it can be made."""
-        moves, own = self.moves, self.own[person]
+        """Moves taken (s, features) by people (s,) -> (s, m) for each single change of a feature
+        that has stayed so far: how many features are changed then, the price, and whether it can be
+        made."""
+        moves = self.moves
+        own = self.own[person]
         count, price = (v[:, None] for v in self.cost(person, taken))
-        left, stayed = (v[person].gather(1, own)[:, moves.feature] for v in (self.price, self.moved))
+        left = self.price[person].gather(1, own)[:, moves.feature]
+        stayed = self.moved[person].gather(1, own)[:, moves.feature]
         count = count + self.moved[person].long() - stayed.long()
         price = price + self.price[person] - left
         fits = (taken == own)[:, moves.feature] & price.isfinite()
@@ -205,18 +265,23 @@ class PersonalMoves:
 
     def rows(self, person: Tensor, taken: Tensor) -> Tensor:
         """Moves taken (s, features) by people (s,) -> (s, d) rows."""
-        z, moves = self.start[person], self.moves
+        z = self.start[person]
+        moves = self.moves
         for a, b in moves.spans:
             if moves.is_level[a]:
                 z[:, int(moves.column[a]) : int(moves.column[a]) + b - a] = 0.0
-        z[torch.arange(len(taken))[:, None], moves.column[taken]] = self.value[person[:, None], taken]
+        z[torch.arange(len(taken))[:, None], moves.column[taken]] = self.value[
+            person[:, None], taken
+        ]
         for i in moves.gaps:
             z[:, moves.cells[i].at.stop - 1] = moves.to_missing[taken[:, i]].to(z.dtype)
         return z
 
     def after(self, z: Tensor, person: Tensor, move: Tensor) -> Tensor:
         """Rows z (s, d) of people (s,) after one move (s,) each; overwrites them."""
-        owner, column, missing = self.feasible.encoding.owner, self.moves.column[move], self.moves.missing_column[move]
+        owner = self.feasible.encoding.owner
+        column = self.moves.column[move]
+        missing = self.moves.missing_column[move]
         z[(owner == owner[column][:, None]) & self.moves.is_level[move][:, None]] = 0.0
         if self.moves.gaps:
             some = (missing >= 0).nonzero().squeeze(1)
@@ -224,34 +289,44 @@ class PersonalMoves:
         return z.scatter_(1, column[:, None], self.value[person, move][:, None])
 
     def keep_rules(self, person: Tensor, taken: Tensor) -> Tensor:
-        """Moves taken (s, features) by people (s,) -> (s, m) which single change of them keeps the rules."""
-        encoding, moves = self.feasible.encoding, self.moves
-        z, value = self.rows(person, taken), self.value[person]
+        """Moves taken (s, features) by people (s,) -> (s, m) which single change of them keeps the
+        rules."""
+        encoding = self.feasible.encoding
+        moves = self.moves
+        z = self.rows(person, taken)
+        value = self.value[person]
         ok = torch.ones_like(value, dtype=torch.bool)
         step = torch.where(moves.is_level, 0.0, value - z[:, moves.column])
         number, missing = encoding.gaps
         is_missing = (z[:, missing] > 0.5).long()
-        filled = (moves.missing_column >= 0) & ~moves.to_missing & (z[:, moves.missing_column] > 0.5)
+        filled = (
+            (moves.missing_column >= 0) & ~moves.to_missing & (z[:, moves.missing_column] > 0.5)
+        )
         over = excess(z, encoding.parts).T
         for (_, _, bound), weights, above in zip(encoding.parts, encoding.rules, over, strict=True):
             slack = 8 * torch.finfo(z.dtype).eps * (1 + bound.abs())
             kept = above[:, None] + step * weights[moves.column] <= slack
             unknown = is_missing[:, weights[number] != 0].sum(1)[:, None]
             unknown = unknown - (filled & (weights[moves.column] != 0)).long()
-            ok &= kept | (unknown > 0)  # a rule about a number that is still missing cannot be broken
+            # a rule about a number that is still missing cannot be broken
+            ok &= kept | (unknown > 0)
         return ok
 
 
 def repaired(feasible: FeasibleSet, z: Tensor) -> Tensor:
-    """Rows z, and where they break a rule, the columns that have not changed moved so that it holds, if they can."""
+    """Rows z, and where they break a rule, the columns that have not changed moved so that it
+    holds, if they can."""
     kept = feasible.contains(z)
     if bool(kept.all()):
         return z
     held = (z != feasible.x) & feasible.encoding.in_rule
-    others = replace(feasible, lo=torch.where(held, z, feasible.lo), hi=torch.where(held, z, feasible.hi))
+    others = replace(
+        feasible, lo=torch.where(held, z, feasible.lo), hi=torch.where(held, z, feasible.hi)
+    )
     return torch.where(kept[:, None], z, others.project(z))
 
 
 def rounded(v: Tensor) -> Tensor:
-    """To 2^-28: sums of the same numbers in another order are then the same, and so are choices by them."""
+    """To 2^-28: sums of the same numbers in another order are then the same, and so are choices by
+    them."""
     return torch.round(v * 2.0**28) / 2.0**28

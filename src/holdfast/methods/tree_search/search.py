@@ -1,18 +1,22 @@
-"""Smallest changes by the model's own thresholds: a split value is where the answer of a tree changes.
+"""Smallest changes by the model's own thresholds: a split value is where the answer of a tree
+changes.
 
-Between two neighbouring thresholds of a column no tree sees a difference, so of each such cell only the value nearest
-to the person's own is worth trying (`moves.py`), and all single changes of a candidate are weighed at once
-(`single_changes.py`).
+Between two neighbouring thresholds of a column no tree sees a difference, so of each such cell only
+the value nearest to the person's own is worth trying (`moves.py`), and all single changes of a
+candidate are weighed at once (`single_changes.py`).
 
-1. Grow: from the person's own row one feature at a time, keeping the `beam` candidates with the largest gap, or the
+1. Grow: from the person's own row one feature at a time, keeping the `beam` candidates with the
+largest gap, or the
    largest gain of it per cost, until some change succeeds; as long as a better one may follow.
-2. Exchange: give any one feature back, and make at most one change instead, as long as that is better.
-3. Where nothing was found: the nearest data row of the wanted class, exchanged likewise, if the method was fitted;
+2. Exchange: give any one feature back, and make at most one change instead, as long as that is
+better.
+3. Where nothing was found: the nearest data row of the wanted class, exchanged likewise, if the
+method was fitted;
    then branch and bound over boxes of cells (`branch_and_bound.py`), which finds an answer, or proves that there is
    none, or ends with its budget.
 
-Models of which no thresholds are known are asked at `thresholds` places per column (quantiles of the data, or of the
-range), and numbers are then pulled back towards the person's own by bisection.
+Models of which no thresholds are known are asked at `thresholds` places per column (quantiles of
+the data, or of the range), and numbers are then pulled back towards the person's own by bisection.
 """
 
 from dataclasses import dataclass
@@ -24,13 +28,19 @@ from torch import Tensor
 
 from holdfast._core.rows import chunks, rows_per_chunk, whole_blocks
 from holdfast.distances import distance_of, l0, l1
-from holdfast.errors import require
+from holdfast.errors import SettingError
 from holdfast.explainer import Explainer
 from holdfast.methods._tighten import revert
 from holdfast.methods.nearest_neighbor import NearestNeighbor
 from holdfast.methods.tree_search.branch_and_bound import decide
 from holdfast.methods.tree_search.moves import CellMoves, PersonalMoves, repaired, rounded
-from holdfast.methods.tree_search.single_changes import LeafChanges, LeafTable, ModelChanges, SingleChanges, Tried
+from holdfast.methods.tree_search.single_changes import (
+    LeafChanges,
+    LeafTable,
+    ModelChanges,
+    SingleChanges,
+    Tried,
+)
 from holdfast.models.base import Model
 from holdfast.models.compiled.tree_leaves import Cells
 from holdfast.problem import SLACK, Found, Outcomes, Rows, SearchProblem
@@ -49,11 +59,14 @@ class TreeSearch(Explainer):
         subject to         gap(z) > margin,  z reachable from x
 
     Args:
-        norm: 0: as few changed features as possible, and among these the smallest weighted l1; 1: the smallest l1.
+        norm: 0: as few changed features as possible, and among these the smallest weighted l1; 1:
+            the smallest l1.
         beam: candidates kept for each row while changes are grown.
         depth: features changed at most while growing.
-        max_nodes: boxes that may be looked at for a row without an answer, to find one or to prove that there is none.
-        thresholds: places per column at which a model is asked whose thresholds are not known, or too many.
+        max_nodes: boxes that may be looked at for a row without an answer, to find one or to prove
+            that there is none.
+        thresholds: places per column at which a model is asked whose thresholds are not known, or
+            too many.
 
     >>> import holdfast as hf
     >>> from sklearn.ensemble import RandomForestClassifier
@@ -72,7 +85,9 @@ class TreeSearch(Explainer):
     title = "fewest or smallest changes, along the thresholds of trees; any model"
     paper = "compare Tolomei et al. 2017 (feature tweaking); Parmentier & Vidal 2021 (OCEAN)"
     when = "trees: random forests, XGBoost, LightGBM; it also proves that a row has no answer"
-    cost = "beam x depth looks at all single changes, each like a few forward passes of a tree model"
+    cost = (
+        "beam x depth looks at all single changes, each like a few forward passes of a tree model"
+    )
     needs_grad = False
     uses_data = True
     regression = True
@@ -86,12 +101,16 @@ class TreeSearch(Explainer):
 
     def check(self, model: Model) -> None:
         distance_of(self.norm, (l0, l1))
-        require(self.beam >= 1 and self.depth >= 1, "beam and depth must be at least 1")
-        require(self.max_nodes >= 0, f"max_nodes must be 0 or more, got {self.max_nodes}")
-        require(self.thresholds >= 2, f"thresholds must be at least 2, got {self.thresholds}")
+        if not (self.beam >= 1 and self.depth >= 1):
+            raise SettingError("beam and depth must be at least 1")
+        if not self.max_nodes >= 0:
+            raise SettingError(f"max_nodes must be 0 or more, got {self.max_nodes}")
+        if not self.thresholds >= 2:
+            raise SettingError(f"thresholds must be at least 2, got {self.thresholds}")
 
     def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
-        """Remember the data: where rows of the wanted class lie, and where to ask a model without thresholds."""
+        """Remember the data: where rows of the wanted class lie, and where to ask a model without
+        thresholds."""
         self.neighbor_: NearestNeighbor = NearestNeighbor().fit(model, X)
 
     def search(self, problem: SearchProblem) -> Found:
@@ -100,7 +119,9 @@ class TreeSearch(Explainer):
         if not len(moves):  # there is but one row to reach
             return Found(out, ~problem.goal.met(problem.model(out), -SLACK))
         infeasible = torch.zeros(len(problem), dtype=torch.bool)
-        for rows in chunks(torch.arange(len(problem)), rows_per_chunk(self.beam * len(moves), at_least=8)):
+        for rows in chunks(
+            torch.arange(len(problem)), rows_per_chunk(self.beam * len(moves), at_least=8)
+        ):
             part = problem[rows]
             personal = PersonalMoves.of(moves, part.feasible)
             changes = LeafChanges(part, personal, table) if table else ModelChanges(part, personal)
@@ -121,11 +142,14 @@ class TreeSearch(Explainer):
         """Moves to `thresholds` places per column, at quantiles."""
         data = self.neighbor_.data_.double().numpy() if self.is_fitted else None
         known = model.thresholds.cells if model.thresholds else None
-        return CellMoves.of(_quantile_cells(model, known, data, self.thresholds), model.schema, model.dtype)
+        return CellMoves.of(
+            _quantile_cells(model, known, data, self.thresholds), model.schema, model.dtype
+        )
 
     def _answer(self, changes: SingleChanges) -> tuple[Tensor, Tensor]:
         """(n, d) answers, or the nearest misses, and which rows have been proved to have none."""
-        problem, personal = changes.problem, changes.personal
+        problem = changes.problem
+        personal = changes.personal
         best = BestMoves(personal, fewest=distance_of(self.norm) == l0)
         infeasible = torch.zeros(len(problem), dtype=torch.bool)
         grow(changes, best, self.beam, self.depth)
@@ -133,26 +157,44 @@ class TreeSearch(Explainer):
         rows = (~best.found).nonzero().squeeze(1)
         nearest = problem.x[:0]
         if len(rows) and self.is_fitted and not problem.budget.over():
-            nearest, part = self.neighbor_.search(problem[rows])[:, 0], problem[rows]
-            best.offer(rows, personal.moves.within(nearest), part.feasible.contains(nearest) & part.met(nearest))
+            nearest = self.neighbor_.search(problem[rows])[:, 0]
+            part = problem[rows]
+            best.offer(
+                rows,
+                personal.moves.within(nearest),
+                part.feasible.contains(nearest) & part.met(nearest),
+            )
         open_rows = (~best.found).nonzero().squeeze(1)
-        if len(open_rows) and self.max_nodes and isinstance(changes, LeafChanges) and not problem.budget.over():
+        if (
+            len(open_rows)
+            and self.max_nodes
+            and isinstance(changes, LeafChanges)
+            and not problem.budget.over()
+        ):
             found, taken, proved = decide(changes, open_rows, self.max_nodes)
             best.offer(open_rows, taken, found)
             infeasible[open_rows[proved]] = True
-        exchange(changes, best, torch.zeros_like(infeasible).index_fill_(0, rows, True) & best.found)
+        exchange(
+            changes, best, torch.zeros_like(infeasible).index_fill_(0, rows, True) & best.found
+        )
         z = self._settled(changes, best, rows, nearest)
         if isinstance(changes, LeafChanges) and changes.ties and changes.table.ties.known:
             lost = (best.found & ~problem.met_exactly(z)).nonzero().squeeze(1)
             if len(lost):  # ties that the model, asked itself, does not count
                 part = problem[lost]
                 own = PersonalMoves.of(personal.moves, part.feasible)
-                z[lost], infeasible[lost] = self._answer(LeafChanges(part, own, changes.table, ties=False))
+                z[lost], infeasible[lost] = self._answer(
+                    LeafChanges(part, own, changes.table, ties=False)
+                )
         return z, infeasible
 
-    def _settled(self, changes: SingleChanges, best: "BestMoves", rows: Tensor, nearest: Tensor) -> Tensor:
-        """The rows that the moves lead to; where these do not hold, but the data row of those `rows` did, that one."""
-        problem, personal = changes.problem, changes.personal
+    def _settled(
+        self, changes: SingleChanges, best: "BestMoves", rows: Tensor, nearest: Tensor
+    ) -> Tensor:
+        """The rows that the moves lead to; where these do not hold, but the data row of those
+        `rows` did, that one."""
+        problem = changes.problem
+        personal = changes.personal
         z = repaired(problem.feasible, personal.rows(torch.arange(len(personal)), best.taken))
         if len(nearest):
             part = problem[rows]
@@ -166,11 +208,14 @@ class TreeSearch(Explainer):
 
 
 class BestMoves:
-    """The best candidate that succeeds for each person, and the nearest miss where there is none: that with the fewest
-    changed features, and among these the lowest price; or the lowest price alone."""
+    """The best candidate that succeeds for each person, and the nearest miss where there is none:
+    that with the fewest changed features, and among these the lowest price; or the lowest price
+    alone."""
 
     def __init__(self, personal: PersonalMoves, *, fewest: bool) -> None:
-        self.personal, self.fewest, n = personal, fewest, len(personal)
+        self.personal = personal
+        self.fewest = fewest
+        n = len(personal)
         self.taken = personal.own.clone()
         self.count = torch.full((n,), torch.iinfo(torch.int64).max)
         self.price = torch.full((n,), torch.inf, dtype=torch.float64)
@@ -182,9 +227,11 @@ class BestMoves:
         return self.price.isfinite()
 
     def beaten(self, rows: Tensor, count: Tensor, price: Tensor) -> Tensor:
-        """(r, ...) would candidates of some rows with that many changes and that price be better?"""
+        """(r, ...) would candidates of some rows with that many changes and that price be
+        better?"""
         shape = [-1] + [1] * (count.ndim - 1)
-        fewer, cheaper = count - self.count[rows].view(shape), price < self.price[rows].view(shape)
+        fewer = count - self.count[rows].view(shape)
+        cheaper = price < self.price[rows].view(shape)
         return cheaper & (fewer <= 0) | (fewer < 0) if self.fewest else cheaper
 
     def offer(self, rows: Tensor, taken: Tensor, ok: Tensor) -> None:
@@ -194,48 +241,67 @@ class BestMoves:
     def keep(self, rows: Tensor, taken: Tensor, ok: Tensor, count: Tensor, price: Tensor) -> None:
         """The same, with what they cost."""
         ok = (ok & self.beaten(rows, count, price)).nonzero().squeeze(1)
-        self.taken[rows[ok]], self.count[rows[ok]], self.price[rows[ok]] = taken[ok], count[ok], price[ok]
+        self.taken[rows[ok]] = taken[ok]
+        self.count[rows[ok]] = count[ok]
+        self.price[rows[ok]] = price[ok]
 
     def take(self, rows: Tensor, tried: Tried) -> Tensor:
-        """Keep the best success among what was tried for each row, or, where there is none yet, what has the largest
-        gap; the places of the rows that got better."""
-        r, m = len(rows), tried.hit.shape[1]
-        gap, hit, count, price = (v.view(r, -1) for v in (tried.gap, tried.hit, tried.changed, tried.price))
+        """Keep the best success among what was tried for each row, or, where there is none yet,
+        what has the largest gap; the places of the rows that got better."""
+        r = len(rows)
+        m = tried.hit.shape[1]
+        gap = tried.gap.view(r, -1)
+        hit = tried.hit.view(r, -1)
+        count = tried.changed.view(r, -1)
+        price = tried.price.view(r, -1)
         if self.fewest:
             least = torch.where(hit, count, count.max() + 1).amin(1, keepdim=True)
             hit = hit & (count == least)
         top, far = gap.max(1)
         which = torch.where(hit.any(1), torch.where(hit, price, torch.inf).argmin(1), far)
         some = torch.arange(r)
-        count, price = count[some, which], price[some, which]
+        count = count[some, which]
+        price = price[some, which]
         win = hit.any(1) & self.beaten(rows, count, price)
         nearer = ~hit.any(1) & ~self.found[rows] & (top > self.miss[rows])
         ok = (win | nearer).nonzero().squeeze(1)
-        state, move = ok * (gap.shape[1] // m) + which[ok] // m, which[ok] % m
+        state = ok * (gap.shape[1] // m) + which[ok] // m
+        move = which[ok] % m
         feature = self.personal.moves.feature[move][:, None]
         self.taken[rows[ok]] = tried.taken[state].scatter(1, feature, move[:, None])
         self.miss[rows] = torch.maximum(self.miss[rows], top)
         win = win.nonzero().squeeze(1)
-        self.count[rows[win]], self.price[rows[win]] = count[win], price[win]
+        self.count[rows[win]] = count[win]
+        self.price[rows[win]] = price[win]
         return win
 
 
 def grow(changes: SingleChanges, best: BestMoves, beam: int, depth: int, further: int = 0) -> None:
-    """One changed feature after the other; `further` than the depth those people who have no answer yet, and with half
-    as many candidates."""
-    problem, personal = changes.problem, changes.personal
-    moves, everything = personal.moves, torch.arange(len(personal.moves))
-    rows, taken = torch.arange(len(personal)), personal.own[:, None]  # (r,), (r, b, features)
+    """One changed feature after the other; `further` than the depth those people who have no answer
+    yet, and with half as many candidates."""
+    problem = changes.problem
+    personal = changes.personal
+    everything = torch.arange(len(personal.moves))
+    moves = personal.moves
+    # (r,), (r, b, features)
+    rows = torch.arange(len(personal))
+    taken = personal.own[:, None]
     alive = torch.ones(taken.shape[:2], dtype=torch.bool)
-    gap_before, wide = torch.empty(0), 1  # wide: candidates a row could have; how many it has is up to its neighbours
+    # wide: candidates a row could have; how many it has is up to its neighbours
+    gap_before = torch.empty(0)
+    wide = 1
     for step in problem.steps(depth + further):
         if step == depth:
-            on, beam = (~best.found[rows]).nonzero().squeeze(1), -(-beam // 2)
-            rows, taken, alive = rows[on], taken[on, :beam], alive[on, :beam]
+            on = (~best.found[rows]).nonzero().squeeze(1)
+            beam = -(-beam // 2)
+            rows = rows[on]
+            taken = taken[on, :beam]
+            alive = alive[on, :beam]
         if not len(rows):
             return
         r, b, f = taken.shape
-        person, flat = rows.repeat_interleave(b), taken.reshape(-1, f)
+        person = rows.repeat_interleave(b)
+        flat = taken.reshape(-1, f)
         count, price, open_ = personal.singles(person, flat)
         stays = personal.own[person][:, moves.feature] == everything
         open_ &= alive.reshape(-1, 1) & best.beaten(person, count, price)
@@ -246,32 +312,48 @@ def grow(changes: SingleChanges, best: BestMoves, beam: int, depth: int, further
             gap_before = gap.gather(1, personal.own).amax(1)
         hit = open_ & (gap > problem.level)
         _take(changes, best, rows, Tried(person, flat, gap, hit, count, price))
-        # One more change is one more feature, unless one has to change anyway: it may change otherwise.
-        on = ~best.found[rows] | personal.must_move[rows] if best.fewest else torch.ones(r, dtype=torch.bool)
+        # One more change is one more feature, unless one has to change anyway: it may change
+        # otherwise.
+        on = (
+            ~best.found[rows] | personal.must_move[rows]
+            if best.fewest
+            else torch.ones(r, dtype=torch.bool)
+        )
         on = on.nonzero().squeeze(1)
-        rows, shape = rows[on], (r, b, len(moves))
+        rows = rows[on]
+        shape = r, b, len(moves)
         gap = torch.where(open_ & ~hit & ~stays, gap, -torch.inf).view(shape)[on]
         gain = (gap - gap_before[rows][:, None, None]) / price.view(shape)[on].clamp_min(1e-9)
         each = -(-2 * beam // (wide * f))
         taken, alive = _widest(moves, taken[on], gap, gain, beam, each)
         wide = min(beam, wide * len(moves))
         on = alive.any(1).nonzero().squeeze(1)
-        rows, taken, alive = rows[on], taken[on], alive[on]
+        rows = rows[on]
+        taken = taken[on]
+        alive = alive[on]
 
 
 def exchange(changes: SingleChanges, best: BestMoves, chosen: Tensor) -> None:
     """Give one feature back and change at most one instead, as long as that is better."""
-    problem, personal = changes.problem, changes.personal
-    rows, m = chosen.nonzero().squeeze(1), len(personal.moves)
+    problem = changes.problem
+    personal = changes.personal
+    rows = chosen.nonzero().squeeze(1)
+    m = len(personal.moves)
     for _ in range(PASSES):
-        taken, own = best.taken[rows], personal.own[rows]
+        taken = best.taken[rows]
+        own = personal.own[rows]
         changed = taken != own
         b = int(changed.sum(1).max()) if len(rows) else 0
         if not b or problem.budget.over():
             return
         given, feature = (v[:, :b] for v in changed.sort(dim=1, descending=True, stable=True))
-        back = taken[:, None].repeat(1, b, 1).scatter(2, feature[..., None], own.gather(1, feature)[..., None])
-        person, flat = rows.repeat_interleave(b), back.flatten(0, 1)
+        back = (
+            taken[:, None]
+            .repeat(1, b, 1)
+            .scatter(2, feature[..., None], own.gather(1, feature)[..., None])
+        )
+        person = rows.repeat_interleave(b)
+        flat = back.flatten(0, 1)
         count, price, open_ = personal.singles(person, flat)
         open_ &= given.reshape(-1, 1)
         open_ &= best.beaten(rows, count.view(-1, b * m), price.view(-1, b * m)).view(-1, m)
@@ -281,32 +363,44 @@ def exchange(changes: SingleChanges, best: BestMoves, chosen: Tensor) -> None:
 
 
 def _take(changes: SingleChanges, best: BestMoves, rows: Tensor, tried: Tried) -> Tensor:
-    """`BestMoves.take` of what keeps the rules; the best of what does not is tried with other columns moved for it."""
-    problem, personal = changes.problem, changes.personal
+    """`BestMoves.take` of what keeps the rules; the best of what does not is tried with other
+    columns moved for it."""
+    problem = changes.problem
+    personal = changes.personal
     encoding = problem.feasible.encoding
     if not len(encoding.rules):
         return best.take(rows, changes.confirmed(rows, tried, fewest=best.fewest))
     kept = personal.keep_rules(tried.person, tried.taken)
-    won = best.take(rows, changes.confirmed(rows, tried._replace(hit=tried.hit & kept), fewest=best.fewest))
+    won = best.take(
+        rows, changes.confirmed(rows, tried._replace(hit=tried.hit & kept), fewest=best.fewest)
+    )
     other = BestMoves(personal, fewest=best.fewest)
     other.take(rows, tried._replace(hit=tried.hit & ~kept))
     some = rows[other.found[rows]]
     if not len(some):
         return won
-    part, taken = problem[some], other.taken[some]
+    part = problem[some]
+    taken = other.taken[some]
     z = repaired(part.feasible, personal.rows(some, taken))
     ok = part.feasible.contains(z) & part.met(z)
     changed = (encoding.per_feature((z != part.x).to(z.dtype)) > 0).sum(1)
-    best.keep(some, taken, ok, changed, rounded(((z - part.x).abs() * encoding.weight).double().sum(1)))
+    best.keep(
+        some, taken, ok, changed, rounded(((z - part.x).abs() * encoding.weight).double().sum(1))
+    )
     return won
 
 
 def pull_back(problem: SearchProblem, z: Tensor, halvings: int = HALVINGS) -> Tensor:
-    """Rows that succeed, with each number as near to the person's own as bisection finds that it can be."""
+    """Rows that succeed, with each number as near to the person's own as bisection finds that it
+    can be."""
     encoding = problem.feasible.encoding
     z = z.clone()
     for column in map(int, encoding.numbers[~encoding.missing[encoding.numbers]]):
-        changed = ((z[:, column] != problem.x[:, column]) & ~problem.feasible.outside[:, column]).nonzero().squeeze(1)
+        changed = (
+            ((z[:, column] != problem.x[:, column]) & ~problem.feasible.outside[:, column])
+            .nonzero()
+            .squeeze(1)
+        )
         if not len(changed):
             continue
         full = whole_blocks(changed)
@@ -317,24 +411,32 @@ def pull_back(problem: SearchProblem, z: Tensor, halvings: int = HALVINGS) -> Te
 
 
 def _pull_back_one(problem: SearchProblem, z: Tensor, column: int, halvings: int) -> Tensor:
-    near, far, encoding = problem.x[:, column], z[:, column].clone(), problem.feasible.encoding
+    near = problem.x[:, column]
+    far = z[:, column].clone()
+    encoding = problem.feasible.encoding
     for i in range(halvings):
         middle = near if i == 0 else (near + far) / 2
         tried = z.clone()
         tried[:, column] = middle
         tried = problem.feasible.project(tried)
-        cost, cost_now = (l1.value(rows - problem.x, encoding.weight) for rows in (tried, z))
+        cost = l1.value(tried - problem.x, encoding.weight)
+        cost_now = l1.value(z - problem.x, encoding.weight)
         ok = problem.met(tried) & (cost <= cost_now)
         z = torch.where(ok[:, None], tried, z)
-        far, near = torch.where(ok, middle, far), torch.where(ok, near, middle)
+        far = torch.where(ok, middle, far)
+        near = torch.where(ok, near, middle)
     return z
 
 
-def _widest(moves: CellMoves, taken: Tensor, gap: Tensor, gain: Tensor, beam: int, each: int) -> tuple[Tensor, Tensor]:
-    """The next candidates (r, beam, features) of each row, and which of them there are: in turn those with the largest
-    gap and with the largest gain per cost, so many of each candidate and feature, none twice."""
+def _widest(
+    moves: CellMoves, taken: Tensor, gap: Tensor, gain: Tensor, beam: int, each: int
+) -> tuple[Tensor, Tensor]:
+    """The next candidates (r, beam, features) of each row, and which of them there are: in turn
+    those with the largest gap and with the largest gain per cost, so many of each candidate and
+    feature, none twice."""
     r, b, m = gap.shape
-    picks, ranks = list[Tensor](), list[Tensor]()
+    picks = list[Tensor]()
+    ranks = list[Tensor]()
     for turn, value in enumerate((gap, gain)):
         value = torch.where(gap > -torch.inf, value, -torch.inf)
         parts = [_top(value[:, :, first:last], each, first) for first, last in moves.spans]
@@ -347,7 +449,8 @@ def _widest(moves: CellMoves, taken: Tensor, gap: Tensor, gain: Tensor, beam: in
         ranks.append(torch.where(v > -torch.inf, rank, LAST)[:, : 2 * beam])
     rank, order = torch.cat(ranks, 1).sort(dim=1, stable=True)
     pick = torch.cat(picks, 1).gather(1, order)
-    state, move = pick // m, pick % m
+    state = pick // m
+    move = pick % m
     feature = moves.feature[move]
     replaced = taken[torch.arange(r)[:, None], state, feature]
     key = _code(taken).sum(-1).gather(1, state) + _code(move) - _code(replaced)
@@ -356,7 +459,9 @@ def _widest(moves: CellMoves, taken: Tensor, gap: Tensor, gain: Tensor, beam: in
     again.scatter_(1, place[:, 1:], sorted_[:, 1:] == sorted_[:, :-1])
     rank, order = torch.where(again, LAST, rank).sort(dim=1, stable=True)
     order = order[:, : int((rank[:, :beam] < LAST).sum(1).max()) if r else 0]
-    state, move, feature = (v.gather(1, order) for v in (state, move, feature))
+    state = state.gather(1, order)
+    move = move.gather(1, order)
+    feature = feature.gather(1, order)
     new = taken[torch.arange(r)[:, None], state].scatter(2, feature[..., None], move[..., None])
     return new, rank[:, : order.shape[1]] < LAST
 
@@ -376,9 +481,13 @@ def _code(move: Tensor) -> Tensor:
     return (z ^ (z >> 29)) * -4658895280553007687
 
 
-def _quantile_cells(model: Model, known: list[Cells] | None, data: Array | None, count: int) -> list[Cells]:
-    """Cells of features of which no thresholds are known, or too many: so many of each, at quantiles."""
-    encoding, out = model.schema.encoding(model.dtype), list[Cells]()
+def _quantile_cells(
+    model: Model, known: list[Cells] | None, data: Array | None, count: int
+) -> list[Cells]:
+    """Cells of features of which no thresholds are known, or too many: so many of each, at
+    quantiles."""
+    encoding = model.schema.encoding(model.dtype)
+    out = list[Cells]()
     for i, (f, s) in enumerate(zip(model.schema.features, model.schema.slices, strict=True)):
         if f.is_category:
             out.append(Cells(i, s, None))
@@ -386,8 +495,10 @@ def _quantile_cells(model: Model, known: list[Cells] | None, data: Array | None,
         thresholds = next((c.cuts for c in known or () if c.feature == i), None)
         if known is not None and thresholds is None:
             continue  # no tree asks about it
-        low, high = float(encoding.seen_low[s.start]), float(encoding.seen_high[s.start])
-        low, high = (low if np.isfinite(low) else -2.0), (high if np.isfinite(high) else 2.0)
+        low = float(encoding.seen_low[s.start])
+        high = float(encoding.seen_high[s.start])
+        low = low if np.isfinite(low) else -2.0
+        high = high if np.isfinite(high) else 2.0
         there = data[data[:, s.stop - 1] <= 0.5] if data is not None and f.has_gaps else data
         seen = there[:, s.start] if there is not None and len(there) else np.array([low, high])
         tick = float(encoding.grid[s.start])

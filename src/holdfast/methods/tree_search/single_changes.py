@@ -1,12 +1,14 @@
-"""What every single change of a candidate does to the lead of the wanted outcome, all of them at once.
+"""What every single change of a candidate does to the lead of the wanted outcome, all of them at
+once.
 
-`LeafChanges` knows the leaves of a tree model (see `models.compiled.tree_leaves`). Let v_l be in how many features the
-candidate is outside the box of leaf l. Along feature j, all else as it is, the model is
+`LeafChanges` knows the leaves of a tree model (see `models.compiled.tree_leaves`). Let v_l be in
+how many features the candidate is outside the box of leaf l. Along feature j, all else as it is,
+the model is
 
     sum over leaves l with v_l = [outside in j]  of  value_l * inside_j[l, cell],
 
-so one matrix product gives the scores of all cells of j: some hundred changes for the price of a few evaluations.
-`ModelChanges` asks any model about each change.
+so one matrix product gives the scores of all cells of j: some hundred changes for the price of a
+few evaluations. `ModelChanges` asks any model about each change.
 """
 
 from abc import ABC, abstractmethod
@@ -27,7 +29,8 @@ ROWS = 1 << 15  # rows a model is asked about at once
 
 
 class Tried(NamedTuple):
-    """Single changes (s, m) of candidates: those of row i come before those of row i + 1, as many of each."""
+    """Single changes (s, m) of candidates: those of row i come before those of row i + 1, as many
+    of each."""
 
     person: Tensor  # (s,)
     taken: Tensor  # (s, features) the moves that a candidate has taken so far
@@ -43,30 +46,37 @@ class SingleChanges(ABC):
     exact: bool  # is the answer the same all over a cell?
 
     def __init__(self, problem: SearchProblem, personal: PersonalMoves) -> None:
-        self.problem, self.personal = problem, personal
+        self.problem = problem
+        self.personal = personal
 
     @abstractmethod
     def gaps(self, person: Tensor, taken: Tensor, tried: Tensor) -> Tensor:
-        """(s, m) for the candidates `taken` (s, features) of people (s,); -inf where a move is not `tried` (s, m)."""
+        """(s, m) for the candidates `taken` (s, features) of people (s,); -inf where a move is not
+        `tried` (s, m)."""
 
     def confirmed(self, rows: Tensor, tried: Tried, *, fewest: bool) -> Tried:
-        """What was tried for some rows, with successes of which there is no doubt: gaps may be estimates."""
+        """What was tried for some rows, with successes of which there is no doubt: gaps may be
+        estimates."""
         return tried
 
 
 class LeafTable:
-    """The leaves of a model, sorted by the features that may change: what `LeafChanges` looks things up in."""
+    """The leaves of a model, sorted by the features that may change: what `LeafChanges` looks
+    things up in."""
 
     def __init__(self, leaves: Leaves, moves: CellMoves, outputs: Outputs) -> None:
         self.outputs: Outputs = outputs
         self.ties = Ties()
-        self.leaves, self.k = leaves, leaves.value.shape[1]
+        self.leaves = leaves
+        self.k = leaves.value.shape[1]
         columns = {int(moves.column[first]) for first, _ in moves.spans}
-        self.features = [f for f in leaves.features if f.cells.at.start in columns]  # those that have moves
+        # those that have moves
+        self.features = [f for f in leaves.features if f.cells.at.start in columns]
         self.fixed = [f for f in leaves.features if f.cells.at.start not in columns]
 
     def outside_fixed(self, x: Tensor) -> Tensor:
-        """(n, d) -> (n, leaves) in how many of the features that cannot change a person is outside each box."""
+        """(n, d) -> (n, leaves) in how many of the features that cannot change a person is outside
+        each box."""
         out = torch.zeros(len(x), len(self.leaves.tree), dtype=torch.uint8)
         for f in self.fixed:
             out += f.outside[f.cells.of(x)]
@@ -78,18 +88,28 @@ class LeafChanges(SingleChanges):
 
     exact = True
 
-    def __init__(self, problem: SearchProblem, personal: PersonalMoves, table: LeafTable, *, ties: bool = True) -> None:
+    def __init__(
+        self,
+        problem: SearchProblem,
+        personal: PersonalMoves,
+        table: LeafTable,
+        *,
+        ties: bool = True,
+    ) -> None:
         super().__init__(problem, personal)
         self.ties = ties  # may a tie be enough?
-        self.table, self.outside_fixed = table, table.outside_fixed(problem.x)
+        self.table = table
+        self.outside_fixed = table.outside_fixed(problem.x)
         one = torch.tensor([[0.0, 1.0]], dtype=torch.float64)
         straight = problem.goal.k == 2 and problem.goal.is_lead
-        self.sign = problem.goal.gap(one.expand(len(problem), 2)) if straight else None  # of a single output
+        # of a single output
+        self.sign = problem.goal.gap(one.expand(len(problem), 2)) if straight else None
 
     def gaps(self, person: Tensor, taken: Tensor, tried: Tensor) -> Tensor:
         out = torch.full(tried.shape, -torch.inf, dtype=torch.float64)
         for some in chunks(torch.arange(len(taken)), STATES):
-            who, moves = person[some], tried.shape[1]
+            who = person[some]
+            moves = tried.shape[1]
             raw = self._outputs(taken[some], self.outside_fixed[who])  # (s, m, k)
             if self.sign is not None and self.table.k == 1 and self.table.outputs == "logits":
                 gap = raw.squeeze(2) * self.sign[who, None]
@@ -101,22 +121,27 @@ class LeafChanges(SingleChanges):
         return out
 
     def _decided(self, gap: Tensor, raw: Tensor, person: Tensor, taken: Tensor) -> Tensor:
-        """Gaps (s, m) of the outputs (s, m, k), with those that are level put where `predict` puts them."""
+        """Gaps (s, m) of the outputs (s, m, k), with those that are level put where `predict` puts
+        them."""
         problem = self.problem
         state, move = ((gap - problem.goal.margin).abs() <= SLACK).nonzero(as_tuple=True)
         if not len(state):
             return gap
-        who, scores = person[state], to_scores(raw[state, move], self.table.outputs)
+        who = person[state]
+        scores = to_scores(raw[state, move], self.table.outputs)
         wins, open_ = self.table.ties.of(problem, problem.goal.label[who], scores)
         for some in chunks(open_.nonzero().squeeze(1), ROWS):
-            z = self.personal.after(self.personal.rows(who[some], taken[state[some]]), who[some], move[some])
+            z = self.personal.after(
+                self.personal.rows(who[some], taken[state[some]]), who[some], move[some]
+            )
             wins[some] = problem[who[some]].judged(z)
         gap[state, move] = problem.goal.margin + torch.where(wins, 2 * SLACK, 0.0).double()
         return gap
 
     def _outputs(self, taken: Tensor, outside_fixed: Tensor) -> Tensor:
         """(s, m, k) the model's outputs after each move."""
-        table, s = self.table, len(taken)
+        table = self.table
+        s = len(taken)
         spans = self.personal.moves.spans
         cell = pad_rows(taken - self.personal.moves.starts)
         v = pad_rows(outside_fixed).clone()
@@ -142,7 +167,10 @@ class ModelChanges(SingleChanges):
         state, move = tried.nonzero(as_tuple=True)
         z = self.personal.rows(person, taken)
         for some in chunks(torch.arange(len(state)), ROWS):
-            who, to = person[state[some]], move[some]
+            who = person[state[some]]
+            to = move[some]
             rows = self.personal.after(z[state[some]], who, to)
-            out[state[some], to] = rounded(self.problem.goal[who].gap(self.problem.model(rows)).double())
+            out[state[some], to] = rounded(
+                self.problem.goal[who].gap(self.problem.model(rows)).double()
+            )
         return out

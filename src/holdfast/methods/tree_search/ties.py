@@ -1,9 +1,11 @@
-"""Who wins a tie: where two classes have the same score, the `predict` of a model decides, mostly for the same one.
+"""Who wins a tie: where two classes have the same score, the `predict` of a model decides, mostly
+for the same one.
 
-Trees have ties: of ten trees that are sure, five may say yes. To ask the model about each of them would take too long,
-so it is asked about some, once for each class that is wanted and the first class that it is level with. Where it always
-gives the same answer, that is the rule. Where not, as sums in which ties are a matter of the last digit, or where there
-are too few to tell, each tie is asked about.
+Trees have ties: of ten trees that are sure, five may say yes. To ask the model about each of them
+would take too long, so it is asked about some, once for each class that is wanted and the first
+class that it is level with. Where it always gives the same answer, that is the rule. Where not, as
+sums in which ties are a matter of the last digit, or where there are too few to tell, each tie is
+asked about.
 """
 
 from dataclasses import dataclass, field, replace
@@ -14,19 +16,26 @@ from torch import Tensor
 from holdfast.models.compiled.build import probes
 from holdfast.problem import SLACK, SearchProblem
 
-PROBES, SAMPLE, FEWEST = 4096, 64, 8  # rows among which ties are looked for, asked about of each kind, and needed
+# rows among which ties are looked for, asked about of each kind, and needed
+PROBES = 4096
+SAMPLE = 64
+FEWEST = 8
 
 
 @dataclass
 class Ties:
     """What was found out about the ties of a model."""
 
-    known: dict[tuple[int, int], bool | None] = field(default_factory=dict[tuple[int, int], bool | None])
+    known: dict[tuple[int, int], bool | None] = field(
+        default_factory=dict[tuple[int, int], bool | None]
+    )
 
     def of(self, problem: SearchProblem, label: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """Ties with scores (c, k) of people with these labels (c,): which win, and which must be asked about."""
+        """Ties with scores (c, k) of people with these labels (c,): which win, and which must be
+        asked about."""
         kinds = label * scores.shape[1] + first_of_best(scores)
-        wins, open_ = torch.zeros(len(kinds), dtype=torch.bool), torch.zeros(len(kinds), dtype=torch.bool)
+        wins = torch.zeros(len(kinds), dtype=torch.bool)
+        open_ = torch.zeros(len(kinds), dtype=torch.bool)
         for kind in map(int, torch.bincount(kinds).nonzero()):
             key = divmod(kind, scores.shape[1])
             if key not in self.known:
@@ -51,5 +60,7 @@ def _rule(problem: SearchProblem, label: int, first: int) -> bool | None:
     some = level.nonzero().squeeze(1)[:SAMPLE]
     if len(some) < FEWEST:
         return None
-    won = goal[some].met(problem.model.score_frame(problem.model.schema.decode(rows[some]), rows[some]))
+    won = goal[some].met(
+        problem.model.score_frame(problem.model.schema.decode(rows[some]), rows[some])
+    )
     return bool(won[0]) if bool((won == won[0]).all()) else None

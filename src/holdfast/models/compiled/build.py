@@ -1,4 +1,5 @@
-"""Which compiled scorer a model gets, how it is checked against the model itself, and why another gets none."""
+"""Which compiled scorer a model gets, how it is checked against the model itself, and why another
+gets none."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,10 +11,23 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.models.compiled import differentiable, from_boosters, from_onnx, from_sklearn
-from holdfast.models.compiled.column_names import found_among, handed, lacking, trained_on, unwrapped
+from holdfast.models.compiled.column_names import (
+    found_among,
+    handed,
+    lacking,
+    trained_on,
+    unwrapped,
+)
 from holdfast.models.compiled.decision_rule import THRESHOLDS, Offset, behind
 from holdfast.models.compiled.from_sklearn import Kernel
-from holdfast.models.compiled.preprocessing import Block, Column, Raw, kind_of, refuse, through
+from holdfast.models.compiled.preprocessing import (
+    Block,
+    Column,
+    Raw,
+    RefusedError,
+    kind_of,
+    through,
+)
 from holdfast.models.compiled.tree_leaves import TreeIndex
 from holdfast.models.compiled.tree_nodes import Nodes, code_columns, level_codes
 from holdfast.models.compiled.tree_program import TreeProgram, coder, pieces
@@ -35,7 +49,8 @@ class CompiledScorer:
     run: nn.Module | Callable[[Tensor], Tensor]
     outputs: Outputs
     text: str
-    cuts: list[tuple[int, Array]] = field(default_factory=list[tuple[int, Array]])  # (encoded column, thresholds)
+    # (encoded column, thresholds)
+    cuts: list[tuple[int, Array]] = field(default_factory=list[tuple[int, Array]])
     trees: TreeIndex | None = None  # of trees: their thresholds and leaves
 
     def scores(self, x: Tensor) -> Tensor:
@@ -44,11 +59,13 @@ class CompiledScorer:
 
     def as_regression(self) -> "CompiledScorer":
         """The same, where what it returns is the estimate of a regression model."""
-        return replace(self, outputs="value", trees=self.trees and replace(self.trees, outputs="value"))
+        return replace(
+            self, outputs="value", trees=self.trees and replace(self.trees, outputs="value")
+        )
 
 
-# Readers of trees, and up to how many leaves a tree is evaluated faster here than by the library's own code, where that
-# can be called without a table.
+# Readers of trees, and up to how many leaves a tree is evaluated faster here than by the library's
+# own code, where that can be called without a table.
 TreeReader = Callable[[Any], tuple[Nodes, Kernel | None]]
 TREES: dict[str, tuple[TreeReader, int]] = {
     f"{library}.{name}": (reader, most)
@@ -64,27 +81,55 @@ TREES: dict[str, tuple[TreeReader, int]] = {
     for name in {pattern.replace("*", task) for task in ("Classifier", "Regressor")}
 }
 LINEAR = (
-    "LogisticRegression", "LogisticRegressionCV", "LinearSVC", "SVC", "SGDClassifier", "RidgeClassifier",
-    "RidgeClassifierCV", "Perceptron", "LinearDiscriminantAnalysis",
-)  # fmt: skip
+    "LogisticRegression",
+    "LogisticRegressionCV",
+    "LinearSVC",
+    "SVC",
+    "SGDClassifier",
+    "RidgeClassifier",
+    "RidgeClassifierCV",
+    "Perceptron",
+    "LinearDiscriminantAnalysis",
+)
 STRAIGHT = (  # regressions whose estimate is coef_ . u + intercept_
-    "LinearRegression", "Ridge", "RidgeCV", "Lasso", "LassoCV", "ElasticNet", "ElasticNetCV", "Lars", "LassoLars",
-    "BayesianRidge", "ARDRegression", "HuberRegressor", "TheilSenRegressor", "QuantileRegressor", "SGDRegressor",
+    "LinearRegression",
+    "Ridge",
+    "RidgeCV",
+    "Lasso",
+    "LassoCV",
+    "ElasticNet",
+    "ElasticNetCV",
+    "Lars",
+    "LassoLars",
+    "BayesianRidge",
+    "ARDRegression",
+    "HuberRegressor",
+    "TheilSenRegressor",
+    "QuantileRegressor",
+    "SGDRegressor",
     "LinearSVR",
-)  # fmt: skip
+)
 NETWORKS = ("MLPClassifier", "MLPRegressor")
 SMOOTH = "a differentiable program"
 
 
 def compile_scorer(
-    model: Any, schema: Schema, never_missing: Collection[str] = (), *, encoded: bool = False, offset: Offset = ()
+    model: Any,
+    schema: Schema,
+    never_missing: Collection[str] = (),
+    *,
+    encoded: bool = False,
+    offset: Offset = (),
 ) -> CompiledScorer:
-    """A fitted estimator over encoded rows, or a `RefusedError`; an offset goes into its last layer or its leaves.
+    """A fitted estimator over encoded rows, or a `RefusedError`; an offset goes into its last layer
+    or its leaves.
 
     In columns that are `never_missing`, what marks a number as missing is not looked at.
     """
-    by_table, never_missing = not encoded, {*never_missing, *getattr(model, "never_missing", ())}
-    encoded = encoded and kind_of(model) != "holdfast.FlatGraph"  # which puts encoded rows back into units by itself
+    by_table = not encoded
+    never_missing = {*never_missing, *getattr(model, "never_missing", ())}
+    # which puts encoded rows back into units by itself
+    encoded = encoded and kind_of(model) != "holdfast.FlatGraph"
     raws = Raw.all_of(schema, encoded, by_table, never_missing)
     columns = [Column(i, raw.levels) for i, raw in enumerate(raws)]  # the table itself
     known = schema.without_gaps(never_missing)
@@ -103,44 +148,63 @@ def compile_scorer(
     if kind in TREES:
         return _trees(last, kind, block, raws, schema, offset)
     library, _, name = kind.partition(".")
-    refuse(library != "sklearn" or name not in (*LINEAR, *STRAIGHT, *NETWORKS), f"a {name} cannot be compiled")
+    if library != "sklearn" or name not in (*LINEAR, *STRAIGHT, *NETWORKS):
+        raise RefusedError(f"a {name} cannot be compiled")
     end = _refuse_or_end(last, name)
     if name in NETWORKS:
-        layers, activation = differentiable.mlp_layers(last), differentiable.ACTIVATIONS[last.activation]
+        layers = differentiable.mlp_layers(last)
+        activation = differentiable.ACTIVATIONS[last.activation]
     else:
-        layers, activation = differentiable.linear_layers(last), None
+        layers = differentiable.linear_layers(last)
+        activation = None
     layers = differentiable.shifted(layers, offset)
     net = differentiable.program(layers, block.columns, raws, schema.width, activation, end)
     outputs: Outputs = "value" if name in (*STRAIGHT, "MLPRegressor") else "logits"
-    return CompiledScorer(net, outputs, f"the {'network' if name in NETWORKS else 'linear model'} as {SMOOTH}")
+    return CompiledScorer(
+        net, outputs, f"the {'network' if name in NETWORKS else 'linear model'} as {SMOOTH}"
+    )
 
 
 def _as_trained(model: Any, columns: list[Column], schema: Schema) -> Block:
-    """The columns in the model's order; what it was trained on but does not read may come from nowhere."""
+    """The columns in the model's order; what it was trained on but does not read may come from
+    nowhere."""
     names, rows = trained_on(model), schema.decode(schema.probe)[handed(model, schema.names)]
     if names is None or lacking(model, schema.names):
         return Block(columns, rows)
     found = [found_among(schema.names, name) for name in names]
     nowhere = Column(NOWHERE, None)
-    return Block([nowhere if name is None else columns[schema.names.index(name)] for name in found], rows)
+    return Block(
+        [nowhere if name is None else columns[schema.names.index(name)] for name in found], rows
+    )
 
 
 def _refuse_or_end(model: Any, name: str) -> nn.Module | None:
     """What comes after the layers of a linear model or a network, if anything."""
-    if name in NETWORKS:
-        refuse(model.out_activation_ == "logistic" and model.n_outputs_ > 1, "it gives several labels at once")
+    if name in NETWORKS and model.out_activation_ == "logistic" and model.n_outputs_ > 1:
+        raise RefusedError("it gives several labels at once")
     if name == "SVC":
-        refuse(model.kernel != "linear", f"SVC with kernel {model.kernel!r} cannot be compiled; only 'linear' can")
+        if model.kernel != "linear":
+            raise RefusedError(
+                f"SVC with kernel {model.kernel!r} cannot be compiled; only 'linear' can"
+            )
         several = len(model.classes_) > 2 or model.probability is True
-        refuse(several, "SVC with more than two classes, or probabilities, is more than one linear model")
+        if several:
+            raise RefusedError(
+                "SVC with more than two classes, or probabilities, is more than one linear model"
+            )
     if name == "SGDClassifier":
-        refuse(model.loss == "modified_huber", "SGDClassifier with loss 'modified_huber' cuts its probabilities off")
+        if model.loss == "modified_huber":
+            raise RefusedError(
+                "SGDClassifier with loss 'modified_huber' cuts its probabilities off"
+            )
         if model.loss == "log_loss" and len(model.classes_) > 2:
             return differentiable.LogSigmoids()
     return None
 
 
-def _trees(model: Any, kind: str, block: Block, raws: list[Raw], schema: Schema, offset: Offset) -> CompiledScorer:
+def _trees(
+    model: Any, kind: str, block: Block, raws: list[Raw], schema: Schema, offset: Offset
+) -> CompiledScorer:
     reader, most = TREES[kind]
     columns = block.columns
     # What a sparse matrix leaves out is missing for XGBoost.
@@ -155,9 +219,15 @@ def _trees(model: Any, kind: str, block: Block, raws: list[Raw], schema: Schema,
     nodes, kernel = _shifted(*reader(model), offset)
     if zero_is_missing:
         nodes = replace(nodes, zero_missing=nodes.left >= 0, zero=0.0)
-    refuse(nodes.column.max(initial=0) >= len(columns), "it was trained on more columns than reach it")
-    of_numbers = any(raws[columns[int(nodes.column[node])].raw].levels is None for node in nodes.sets)
-    refuse(of_numbers, "it takes a column of numbers for categories; declare that column a category")
+    if nodes.column.max(initial=0) >= len(columns):
+        raise RefusedError("it was trained on more columns than reach it")
+    of_numbers = any(
+        raws[columns[int(nodes.column[node])].raw].levels is None for node in nodes.sets
+    )
+    if of_numbers:
+        raise RefusedError(
+            "it takes a column of numbers for categories; declare that column a category"
+        )
     codes, rights = code_columns(nodes, columns, raws)
     leaves = nodes.leaves()
     cuts = [(c.at.start, c.cuts) for c in codes if c.cuts is not None]
@@ -166,14 +236,20 @@ def _trees(model: Any, kind: str, block: Block, raws: list[Raw], schema: Schema,
     count = f"{len(leaves)} tree{'s' * (len(leaves) > 1)} of up to {leaves.max(initial=0)} leaves"
     if kernel is not None and not (leaves.max() <= 256 and leaves.mean() <= most):
         run = LibraryTrees(columns, raws, nodes.precision, kernel, zero_is_missing)
-        return CompiledScorer(run, nodes.outputs, f"{count}, by the library's own code over encoded rows", cuts, trees)
-    refuse(leaves.max(initial=0) > 256, f"{count}: the library itself is faster on trees of more than 256")
+        return CompiledScorer(
+            run, nodes.outputs, f"{count}, by the library's own code over encoded rows", cuts, trees
+        )
+    if leaves.max(initial=0) > 256:
+        raise RefusedError(f"{count}: the library itself is faster on trees of more than 256")
     program = TreeProgram(nodes, codes, rights)
-    return CompiledScorer(program, nodes.outputs, f"{count}, all at once over encoded rows", cuts, trees)
+    return CompiledScorer(
+        program, nodes.outputs, f"{count}, all at once over encoded rows", cuts, trees
+    )
 
 
 def _shifted(nodes: Nodes, kernel: Kernel | None, offset: Offset) -> tuple[Nodes, Kernel | None]:
-    """The same trees with an offset of two classes: of sums in their start, of probabilities a factor of the leaves."""
+    """The same trees with an offset of two classes: of sums in their start, of probabilities a
+    factor of the leaves."""
     if not any(offset):
         return nodes, kernel
     if nodes.outputs == "probabilities":
@@ -190,19 +266,31 @@ def _then(f: Callable[..., Any], constant: Array, kernel: Kernel, inputs: Any) -
 
 
 class LibraryTrees:
-    """Deep trees: encoded rows (n, d) -> the model's inputs (n, m) -> its outputs by the library's compiled code."""
+    """Deep trees: encoded rows (n, d) -> the model's inputs (n, m) -> its outputs by the library's
+    compiled code."""
 
     def __init__(
-        self, columns: list[Column], raws: list[Raw], precision: Any, kernel: Kernel, zero_is_missing: bool = False
+        self,
+        columns: list[Column],
+        raws: list[Raw],
+        precision: Any,
+        kernel: Kernel,
+        zero_is_missing: bool = False,
     ) -> None:
-        self.columns, self.raws, self.precision, self.kernel = columns, raws, precision, kernel
+        self.columns = columns
+        self.raws = raws
+        self.precision = precision
+        self.kernel = kernel
         self.zero_is_missing = zero_is_missing
         self.tables = [None if c.table is None else c.values().astype(precision) for c in columns]
         levels = {c.raw: level_codes(raws[c.raw]) for c in columns if c.table is not None}
-        self.code_dtype: Any = np.min_scalar_type(max((codes.count for codes in levels.values()), default=1))
+        self.code_dtype: Any = np.min_scalar_type(
+            max((codes.count for codes in levels.values()), default=1)
+        )
         self.coders = {raw: coder(codes, self.code_dtype) for raw, codes in levels.items()}
         self.of_numbers = {c.raw for c in columns if c.table is None}
-        self.plain: tuple[Any, Array, Array] | None = None  # nothing but scaled numbers: all columns in one go
+        # nothing but scaled numbers: all columns in one go
+        self.plain: tuple[Any, Array, Array] | None = None
         if all(_is_plain(raws[c.raw], c) for c in columns):
             read = [raws[c.raw] for c in columns]
             a, b = np.array([r.affine for r in read]).reshape(-1, 2).T
@@ -228,12 +316,16 @@ class LibraryTrees:
 
     def _write(self, columns: Array, inputs: Any) -> None:
         """Encoded columns (d, n) -> the model's inputs (n, m)."""
-        positions: dict[int, Any] = {raw: np.empty(len(inputs), dtype=self.code_dtype) for raw in self.coders}
+        positions: dict[int, Any] = {
+            raw: np.empty(len(inputs), dtype=self.code_dtype) for raw in self.coders
+        }
         for raw, write in self.coders.items():
             write(columns, positions[raw])
         numbers = {raw: self.raws[raw].held(columns) for raw in self.of_numbers}
         for j, (c, table) in enumerate(zip(self.columns, self.tables, strict=True)):
-            inputs[:, j] = c.number(numbers[c.raw]) if table is None else np.take(table, positions[c.raw])
+            inputs[:, j] = (
+                c.number(numbers[c.raw]) if table is None else np.take(table, positions[c.raw])
+            )
 
 
 def _is_plain(raw: Raw, column: Column) -> bool:
@@ -243,13 +335,19 @@ def _is_plain(raw: Raw, column: Column) -> bool:
 
 
 def probes(schema: Schema, cuts: Sequence[tuple[int, Array]], count: int = PROBES) -> Tensor:
-    """Encoded rows: `count` spread over the data's range, every level of every category, at thresholds and beside."""
-    random, encoding = np.random.default_rng(0), schema.encoding(torch.float64)
-    low, high = encoding.seen_low.clamp(-3, 3), encoding.seen_high.clamp(-3, 3)
-    numbers = schema.decode_numbers(low + torch.tensor(random.random((count, schema.width))) * (high - low))
+    """Encoded rows: `count` spread over the data's range, every level of every category, at
+    thresholds and beside."""
+    random = np.random.default_rng(0)
+    encoding = schema.encoding(torch.float64)
+    low = encoding.seen_low.clamp(-3, 3)
+    high = encoding.seen_high.clamp(-3, 3)
+    numbers = schema.decode_numbers(
+        low + torch.tensor(random.random((count, schema.width))) * (high - low)
+    )
     for i, f in enumerate(schema.features):
         numbers[:, i] = f.stored(numbers[:, i])
-    rows = schema.encode_numbers(numbers, torch.float64).numpy()  # what a table can hold: one level, an integer
+    # what a table can hold: one level, an integer
+    rows = schema.encode_numbers(numbers, torch.float64).numpy()
     parts = [rows]
     for s, f in zip(schema.slices, schema.features, strict=True):
         if f.is_category:
@@ -265,16 +363,23 @@ def probes(schema: Schema, cuts: Sequence[tuple[int, Array]], count: int = PROBE
     return torch.tensor(np.concatenate(parts))
 
 
-def _some(cuts: Sequence[tuple[int, Array]], random: np.random.Generator) -> list[tuple[int, float]]:
-    places: list[tuple[int, float]] = [(column, float(cut)) for column, values in cuts for cut in values]
+def _some(
+    cuts: Sequence[tuple[int, Array]], random: np.random.Generator
+) -> list[tuple[int, float]]:
+    places: list[tuple[int, float]] = [
+        (column, float(cut)) for column, values in cuts for cut in values
+    ]
     return [places[int(p)] for p in random.permutation(len(places))[:CUTS]]
 
 
 def table_probes(schema: Schema, ends: Sequence[tuple[int, Array]]) -> Array:
-    """(n, features) numbers of a table: the same rows, with numbers that are the last on their side of a threshold, and
-    the nearest on either side that are encoded in another way, which the last digits of the center decide too."""
-    random, numbers = np.random.default_rng(0), schema.decode_numbers(probes(schema, []))
-    chosen, parts = _some(ends, random), [numbers]
+    """(n, features) numbers of a table: the same rows, with numbers that are the last on their side
+    of a threshold, and the nearest on either side that are encoded in another way, which the last
+    digits of the center decide too."""
+    random = np.random.default_rng(0)
+    numbers = schema.decode_numbers(probes(schema, []))
+    chosen = _some(ends, random)
+    parts = [numbers]
     for way in (-4, 0, 4):
         some = numbers[random.integers(0, len(numbers), len(chosen))]
         for row, (i, v) in zip(some, chosen, strict=True):
@@ -286,17 +391,23 @@ def table_probes(schema: Schema, ends: Sequence[tuple[int, Array]]) -> Array:
 
 
 def difference(compiled: Tensor, original: Tensor, outputs: Outputs, scale: float = 1.0) -> str:
-    """Why compiled scores (n, k) are not the model's own, or nothing; `scale` is that of estimates."""
+    """Why compiled scores (n, k) are not the model's own, or nothing; `scale` is that of
+    estimates."""
     if compiled.shape != original.shape:
         return f"the compiled form gives {compiled.shape[1]} scores, the model {original.shape[1]}"
     if outputs == "probabilities":
         far = (torch.softmax(compiled, 1) - torch.softmax(original, 1)).abs()
     else:
-        # Pipelines in single precision err by the digits of the largest scores, also where little is left of a sum.
-        far = (compiled - original).abs() / original.abs().amax().clamp_min(scale if outputs == "value" else 1.0)
+        # Pipelines in single precision err by the digits of the largest scores, also where little
+        # is left of a sum.
+        far = (compiled - original).abs() / original.abs().amax().clamp_min(
+            scale if outputs == "value" else 1.0
+        )
     worst = float(far.max())
     if not worst <= CLOSE:
         return f"the compiled scores differ by {worst:.1e}"
     best = original.gather(1, compiled.argmax(1, keepdim=True)).squeeze(1)
     labels = int((best < original.amax(1) - LEVEL * original.abs().amax(1).clamp_min(1.0)).sum())
-    return f"the compiled form gives {labels} of {len(compiled)} rows another class" if labels else ""
+    return (
+        f"the compiled form gives {labels} of {len(compiled)} rows another class" if labels else ""
+    )

@@ -32,12 +32,15 @@ def trained_on(model: Any) -> list[str] | None:
 
 def found_among(columns: Sequence[str], name: str) -> str | None:
     """The column of that name, where LightGBM writes 'a_b' for 'a b'."""
-    return name if name in columns else next((c for c in columns if c.replace(" ", "_") == name), None)
+    return (
+        name if name in columns else next((c for c in columns if c.replace(" ", "_") == name), None)
+    )
 
 
 def handed(model: Any, columns: Sequence[str]) -> list[str]:
-    """The columns of a table that a model is handed, in its order. All as they are if it has no names for them, or also
-    others: LightGBM makes up its own for arrays, and a ColumnTransformer picks by name and may not miss one."""
+    """The columns of a table that a model is handed, in its order. All as they are if it has no
+    names for them, or also others: LightGBM makes up its own for arrays, and a ColumnTransformer
+    picks by name and may not miss one."""
     found = [found_among(columns, name) for name in trained_on(model) or []]
     known = [column for column in found if column is not None]
     return known if found and len(known) == len(found) else list(columns)
@@ -46,8 +49,13 @@ def handed(model: Any, columns: Sequence[str]) -> list[str]:
 def lacking(model: Any, columns: Sequence[str]) -> list[str]:
     """The columns that a model reads and a table does not have."""
     names = trained_on(model) or []
-    read, first = set(names), _first(model)
+    read = set(names)
+    first = _first(model)
     if kind_of(first) == "sklearn.ColumnTransformer":
-        parts = [chosen for _, step, chosen in first.transformers_ if not (isinstance(step, str) and step == "drop")]
+        parts = [
+            chosen
+            for _, step, chosen in first.transformers_
+            if not (isinstance(step, str) and step == "drop")
+        ]
         read = {names[i] for chosen in parts for i in positions(chosen, names, len(names))}
     return [name for name in names if name in read and found_among(columns, name) is None]

@@ -1,7 +1,7 @@
 """How an estimator gets from scores to a class, which its own `predict` decides.
 
-Most give the class with the largest score. Some do not, and their scores are put right here, so that the largest score
-is the predicted class everywhere else:
+Most give the class with the largest score. Some do not, and their scores are put right here, so
+that the largest score is the predicted class everywhere else:
 
     a threshold t on p_1:    s_1 = log p_1 - log t / (1 - t)        an offset of class 1; p stays softmax(s - offset)
     votes of pairs:          s_i = wins of class i, and a fraction for how clear they are
@@ -20,7 +20,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from holdfast.errors import ModelError, listed, require
+from holdfast._core.checks import listed
+from holdfast.errors import ModelError
 from holdfast.models.compiled import from_boosters
 from holdfast.models.compiled.column_names import unwrapped
 from holdfast.models.compiled.preprocessing import kind_of
@@ -43,7 +44,8 @@ def name_of(model: Any) -> str:
     """What messages call a model: 'SVC in a Pipeline'."""
     if isinstance(model, from_boosters.Boosted | from_boosters.BoostedNumbers):
         return f"{'XGBoost' if from_boosters.is_xgboost(model.booster) else 'LightGBM'} Booster"
-    inner, outer = type(core(model)).__name__, type(model).__name__
+    inner = type(core(model)).__name__
+    outer = type(model).__name__
     return outer if inner == outer else f"{inner} in a {outer}"
 
 
@@ -67,7 +69,8 @@ class ScoreSource:
 
 
 def score_source(model: Any, classes: Sequence[Any] | None, outputs: Outputs | None) -> ScoreSource:
-    """Where the scores of an estimator or a function come from; `outputs` is what the user gave, if anything."""
+    """Where the scores of an estimator or a function come from; `outputs` is what the user gave, if
+    anything."""
     found = _score_source(model, classes, outputs)
     if outputs and outputs != found.outputs:
         what = "a value" if found.outputs == "value" else found.outputs
@@ -75,14 +78,19 @@ def score_source(model: Any, classes: Sequence[Any] | None, outputs: Outputs | N
     return found
 
 
-def _score_source(model: Any, classes: Sequence[Any] | None, outputs: Outputs | None) -> ScoreSource:
+def _score_source(
+    model: Any, classes: Sequence[Any] | None, outputs: Outputs | None
+) -> ScoreSource:
     has_scores = hasattr(model, "predict_proba") or hasattr(model, "decision_function")
-    inner, only_predicts = core(model), hasattr(model, "predict") and not has_scores
+    inner = core(model)
+    only_predicts = hasattr(model, "predict") and not has_scores
     if is_regressor(model) or (outputs == "value" and only_predicts):
         return ScoreSource(model.predict, "value")
     if from_boosters.has_margins(inner):
         return _of_trees(model, inner, outputs)
-    if hasattr(model, "predict_proba") and not (outputs == "logits" and hasattr(model, "decision_function")):
+    if hasattr(model, "predict_proba") and not (
+        outputs == "logits" and hasattr(model, "decision_function")
+    ):
         return ScoreSource(model.predict_proba, "probabilities", offset_of(inner, "probabilities"))
     if hasattr(model, "decision_function"):
         count = len(getattr(model, "classes_", ()))
@@ -92,22 +100,38 @@ def _score_source(model: Any, classes: Sequence[Any] | None, outputs: Outputs | 
     if only_predicts and classes is not None:
         names = getattr(model, "classes_", classes)
         return ScoreSource(partial(_certain, model, names), "probabilities", labels_only=True)
-    what = f"{name_of(model)} has `predict` and nothing else, and does not say what it is; pass classes=[...] if it"
-    require(not only_predicts, f"{what} predicts classes, outputs='value' if it is a regression model", ModelError)
-    what = f"cannot use a {name_of(model)}: it is no torch module and no regressor, has neither predict_proba,"
-    require(callable(model), f"{what} decision_function nor predict, and cannot be called", ModelError)
+    what = (
+        f"{name_of(model)} has `predict` and nothing else, and does not say what it is; pass "
+        "classes=[...] if it"
+    )
+    if only_predicts:
+        raise ModelError(f"{what} predicts classes, outputs='value' if it is a regression model")
+    what = (
+        f"cannot use a {name_of(model)}: it is no torch module and no regressor, has neither "
+        "predict_proba,"
+    )
+    if not callable(model):
+        raise ModelError(f"{what} decision_function nor predict, and cannot be called")
     return ScoreSource(model, outputs or "probabilities")
 
 
 def _of_trees(model: Any, inner: Any, outputs: Outputs | None) -> ScoreSource:
     """Of a classifier of XGBoost or LightGBM, `inner`, bare or behind a pipeline."""
-    what = f"{name_of(model)} has an objective of your own, so only you know what it gives; if its sum of trees is"
+    what = (
+        f"{name_of(model)} has an objective of your own, so only you know what it gives; if its "
+        "sum of trees is"
+    )
     unknown = from_boosters.is_own(inner) and outputs is None
-    require(not unknown, f"{what} the score of a class, pass outputs='logits'", ModelError)
+    if unknown:
+        raise ModelError(f"{what} the score of a class, pass outputs='logits'")
     if outputs == "logits" or from_boosters.is_raw(inner):
-        return ScoreSource(from_boosters.margins(unwrapped(model), inner), "logits", from_boosters.half(inner))
+        return ScoreSource(
+            from_boosters.margins(unwrapped(model), inner), "logits", from_boosters.half(inner)
+        )
     alone = from_boosters.is_one_against_all(inner)
-    return ScoreSource(partial(_shares, model.predict_proba) if alone else model.predict_proba, "probabilities")
+    return ScoreSource(
+        partial(_shares, model.predict_proba) if alone else model.predict_proba, "probabilities"
+    )
 
 
 def _shares(call: Callable[[Any], Any], rows: Any) -> Array:
@@ -117,9 +141,11 @@ def _shares(call: Callable[[Any], Any], rows: Any) -> Array:
 
 
 def _wins(call: Callable[[Any], Any], k: int, rows: Any) -> Array:
-    """Decisions between pairs (0, 1), (0, 2) .. (k-2, k-1) as scores: wins, and less than half of one for how clear."""
+    """Decisions between pairs (0, 1), (0, 2) .. (k-2, k-1) as scores: wins, and less than half of
+    one for how clear."""
     d = np.asarray(call(rows), dtype=np.float64)  # (n, pairs)
-    won, clear = np.zeros((len(d), k)), np.zeros((len(d), k))
+    won = np.zeros((len(d), k))
+    clear = np.zeros((len(d), k))
     for by, i, j in zip(d.T, *np.triu_indices(k, 1), strict=True):
         won[:, i] += by > 0
         won[:, j] += by <= 0
@@ -134,25 +160,32 @@ def _certain(model: Any, classes: Sequence[Any], rows: Any) -> Array:
 
 
 def offset_of(model: Any, outputs: Outputs) -> tuple[float, ...]:
-    """What to add to the scores of two classes for the threshold that an estimator puts on one of them, if it does."""
+    """What to add to the scores of two classes for the threshold that an estimator puts on one of
+    them, if it does."""
     threshold = threshold_of(model)
     if threshold is None:
         return ()
-    inner, last = behind(model), core(behind(model))
-    exponential = kind_of(last) == "sklearn.GradientBoostingClassifier" and last.loss == "exponential"
+    inner = behind(model)
+    last = core(behind(model))
+    exponential = (
+        kind_of(last) == "sklearn.GradientBoostingClassifier" and last.loss == "exponential"
+    )
     if model.response_method != "decision_function" and hasattr(inner, "predict_proba"):
         p = threshold
         threshold = -math.inf if p <= 0 else math.inf if p >= 1 else math.log(p) - math.log1p(-p)
-    elif outputs == "probabilities" and exponential:  # then log p / (1 - p) is twice what `decision_function` gives
+    # then log p / (1 - p) is twice what `decision_function` gives
+    elif outputs == "probabilities" and exponential:
         threshold *= 2.0
-    shift, scorer = float(np.clip(-threshold, -FARTHEST, FARTHEST)), getattr(model, "_curve_scorer", None)
+    shift = float(np.clip(-threshold, -FARTHEST, FARTHEST))
+    scorer = getattr(model, "_curve_scorer", None)
     # A tuned threshold is on the class that its scorer is about; none named is the second.
     positive: Any = getattr(model, "pos_label", None) if scorer is None else scorer._get_pos_label()
     return (0.0, -shift if positive is not None and positive == model.classes_[0] else shift)
 
 
 def threshold_of(model: Any) -> float | None:
-    """The threshold that an estimator puts on another's score of one class, if it is such an estimator."""
+    """The threshold that an estimator puts on another's score of one class, if it is such an
+    estimator."""
     at: Any = getattr(model, "best_threshold_", getattr(model, "threshold", "auto"))
     return None if kind_of(model) not in THRESHOLDS or at == "auto" else float(at)
 
@@ -162,22 +195,28 @@ def behind(model: Any) -> Any:
     return getattr(model, "estimator_", model.estimator)
 
 
-DecisionRule = Callable[[Any], Tensor]  # rows -> (n,) places of the predicted labels among the model's classes
+# rows -> (n,) places of the predicted labels among the model's classes
+DecisionRule = Callable[[Any], Tensor]
 
 
 def decision_rule(model: Any) -> DecisionRule | None:
     """The model's own `predict`, if it has that and classes."""
-    classes, inner = getattr(model, "classes_", None), core(model)
-    # LightGBM's classifiers predict sums of trees and no classes where the objective is the user's own.
+    classes = getattr(model, "classes_", None)
+    inner = core(model)
+    # LightGBM's classifiers predict sums of trees and no classes where the objective is the user's
+    # own.
     sums = from_boosters.is_own(inner) and kind_of(inner).startswith("lightgbm.")
     decides = hasattr(model, "predict") and not is_regressor(model) and not sums
     return partial(_predicted, model, classes) if classes is not None and decides else None
 
 
 def _predicted(model: Any, classes: Sequence[Any], rows: Any) -> Tensor:
-    index, labels = pd.Index(list(classes), dtype=object), np.asarray(model.predict(rows), dtype=object)
+    index = pd.Index(list(classes), dtype=object)
+    labels = np.asarray(model.predict(rows), dtype=object)
     if labels.ndim != 1:
-        raise ModelError(f"{name_of(model)} predicts {labels.shape[1:]} labels for each row, expected one")
+        raise ModelError(
+            f"{name_of(model)} predicts {labels.shape[1:]} labels for each row, expected one"
+        )
     found = index.get_indexer(pd.Index(labels, dtype=object)).astype(np.int64)
     if (found < 0).any():
         what = f"{name_of(model)} predicts {labels[found.argmin()]!r}"

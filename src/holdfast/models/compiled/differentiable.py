@@ -1,14 +1,16 @@
-"""Linear models and multi-layer perceptrons as torch programs over encoded rows, in double precision.
+"""Linear models and multi-layer perceptrons as torch programs over encoded rows, in double
+precision.
 
-Every input of the model is affine in the encoded row: u = A z + c, exactly, for numbers (those that are missing too, if
-an imputer fills them in), booleans and one-hot categories; the table of an ordered column is a straight line with bends
-at its ranks, and a scaler that clips holds a number between two ends,
+Every input of the model is affine in the encoded row: u = A z + c, exactly, for numbers (those that
+are missing too, if an imputer fills them in), booleans and one-hot categories; the table of an
+ordered column is a straight line with bends at its ranks, and a scaler that clips holds a number
+between two ends,
 
     t(r) = t_0 + (t_1 - t_0) r + sum_k (t_{k+1} - 2 t_k + t_{k-1}) max(0, r - k)
     clip(v) = low + min(max(0, v - low), high - low).
 
-So the first layer takes A and c in, W (A z + c) + b, and what comes out is the model's own network over z, which
-every gradient method can use.
+So the first layer takes A and c in, W (A z + c) + b, and what comes out is the model's own network
+over z, which every gradient method can use.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from holdfast.models.compiled.preprocessing import Column, Raw, refuse
+from holdfast.models.compiled.preprocessing import Column, Raw, RefusedError
 from holdfast.nn.architecture import linear_layer
 from holdfast.schema.feature import Array
 
@@ -28,7 +30,8 @@ Activation = Callable[[], nn.Module] | None
 
 
 class Bends(nn.Module):
-    """z -> (z, min(max(0, scale * z + shift), most) of some of its columns, zeros up to a multiple of 4)."""
+    """z -> (z, min(max(0, scale * z + shift), most) of some of its columns, zeros up to a multiple
+    of 4)."""
 
     scale: Tensor
     shift: Tensor
@@ -37,7 +40,8 @@ class Bends(nn.Module):
     def __init__(self, bends: Sequence[Bend], width: int) -> None:
         super().__init__()
         column, *lines = zip(*bends, strict=True)
-        self.column, self.rest = torch.tensor(column), -(width + len(column)) % 4
+        self.column = torch.tensor(column)
+        self.rest = -(width + len(column)) % 4
         for name, values in zip(("scale", "shift", "most"), lines, strict=True):
             self.register_buffer(name, torch.tensor(values, dtype=torch.float64))
 
@@ -47,7 +51,8 @@ class Bends(nn.Module):
 
 
 class Dense(nn.Module):
-    """W h + b with the matrix laid out as the kernels want it whose bits do not depend on a row's place."""
+    """W h + b with the matrix laid out as the kernels want it whose bits do not depend on a row's
+    place."""
 
     def __init__(self, w: Array, b: Array) -> None:
         super().__init__()
@@ -87,7 +92,9 @@ class Inputs:
         for j, column in enumerate(columns):
             (self._number if column.table is None else self._levels)(j, column, raws[column.raw])
         self.bends = Bends(list(self.places), width) if self.places else None
-        self.A = np.zeros((len(columns), width + len(self.places) + (self.bends.rest if self.bends else 0)))
+        self.A = np.zeros(
+            (len(columns), width + len(self.places) + (self.bends.rest if self.bends else 0))
+        )
         for j, place, v in self.entries:
             self.A[j, place] += v
 
@@ -95,10 +102,14 @@ class Inputs:
         return self.places.setdefault(bend, self.width + len(self.places))
 
     def _number(self, j: int, column: Column, raw: Raw) -> None:
-        start, (scale, center) = raw.at.start, raw.affine
-        (a, b), (low, high) = column.affine, column.span
+        start = raw.at.start
+        scale, center = raw.affine
+        a, b = column.affine
+        low, high = column.span
         if low > -np.inf:
-            self.entries.append((j, self._bend((start, a * scale, a * center + b - low, high - low)), 1.0))
+            self.entries.append(
+                (j, self._bend((start, a * scale, a * center + b - low, high - low)), 1.0)
+            )
             self.c[j] = low
         else:
             self.entries.append((j, start, a * scale))
@@ -106,14 +117,23 @@ class Inputs:
         if raw.indicator is None:
             return
         assert raw.feature is not None
-        refuse(np.isnan(column.of_missing), f"a missing number in column {raw.name!r} reaches the model")
+        if np.isnan(column.of_missing):
+            raise RefusedError(f"a missing number in column {raw.name!r} reaches the model")
         # While it is missing, the column holds what stands for it.
-        self.entries.append((j, raw.indicator, column.of_missing - min(max(a * raw.feature.stand_in + b, low), high)))
+        self.entries.append(
+            (
+                j,
+                raw.indicator,
+                column.of_missing - min(max(a * raw.feature.stand_in + b, low), high),
+            )
+        )
 
     def _levels(self, j: int, column: Column, raw: Raw) -> None:
-        start, (scale, center) = raw.at.start, raw.affine
+        start = raw.at.start
+        scale, center = raw.affine
         t = column.values()
-        refuse(np.isnan(t).any(), f"a missing value in column {raw.name!r} reaches the model")
+        if np.isnan(t).any():
+            raise RefusedError(f"a missing value in column {raw.name!r} reaches the model")
         if raw.at.stop - start > 1 or (raw.feature is not None and raw.feature.is_category):
             self.entries += [(j, start + k, v) for k, v in enumerate(t.tolist())]
             return
@@ -126,12 +146,18 @@ class Inputs:
 
 
 def program(
-    layers: Sequence[Layer], columns: Sequence[Column], raws: Sequence[Raw], width: int, activation: Activation = None,
+    layers: Sequence[Layer],
+    columns: Sequence[Column],
+    raws: Sequence[Raw],
+    width: int,
+    activation: Activation = None,
     end: nn.Module | None = None,
-) -> nn.Module:  # fmt: skip
-    """The network u -> W_l ... act(W_1 u + b_1) ... + b_l over encoded rows; without activation, one layer."""
+) -> nn.Module:
+    """The network u -> W_l ... act(W_1 u + b_1) ... + b_l over encoded rows; without activation,
+    one layer."""
     inputs = Inputs(columns, raws, width)
-    bends, ((w, b), *rest) = inputs.bends, layers
+    bends = inputs.bends
+    (w, b), *rest = layers
     made = [(w @ inputs.A, w @ inputs.c + b), *rest]
     if activation is None:
         while len(made) > 1:
@@ -143,9 +169,11 @@ def program(
     before = 0
     for i, (w, b) in enumerate(made):
         last = i == len(made) - 1
-        # Filled up with units that do nothing, so that a row's bits do not depend on its place (see `nn.relu_network`).
+        # Filled up with units that do nothing, so that a row's bits do not depend on its place (see
+        # `nn.relu_network`).
         more = 0 if plain or (last and outputs == 2) else -len(w) % 4
-        w, b = np.pad(w, ((0, more), (0, before))), np.pad(b, (0, more))
+        w = np.pad(w, ((0, more), (0, before)))
+        b = np.pad(b, (0, more))
         modules.append(linear_layer(torch.tensor(w), torch.tensor(b)) if plain else Dense(w, b))
         before = more
         if activation and not last:
@@ -157,7 +185,9 @@ def program(
 
 def linear_layers(model: Any) -> list[Layer]:
     coef: Any = model.coef_
-    coef = np.atleast_2d(np.asarray(coef.toarray() if hasattr(coef, "toarray") else coef, dtype=np.float64))
+    coef = np.atleast_2d(
+        np.asarray(coef.toarray() if hasattr(coef, "toarray") else coef, dtype=np.float64)
+    )
     return [(coef, np.broadcast_to(np.asarray(model.intercept_, dtype=np.float64), len(coef)))]
 
 
@@ -172,7 +202,12 @@ def shifted(layers: list[Layer], offset: Sequence[float]) -> list[Layer]:
     return [*first, (w, b + per_output(offset, len(w)))] if any(offset) else layers
 
 
-ACTIVATIONS: dict[str, Activation] = {"identity": None, "relu": nn.ReLU, "tanh": nn.Tanh, "logistic": nn.Sigmoid}
+ACTIVATIONS: dict[str, Activation] = {
+    "identity": None,
+    "relu": nn.ReLU,
+    "tanh": nn.Tanh,
+    "logistic": nn.Sigmoid,
+}
 
 
 def mlp_layers(model: Any) -> list[Layer]:

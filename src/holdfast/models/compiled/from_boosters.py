@@ -10,21 +10,43 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from holdfast.errors import ModelError, require, untyped
+from holdfast._core.checks import untyped
+from holdfast.errors import ModelError
 from holdfast.models.compiled.from_sklearn import Kernel, stacked, tree_of
-from holdfast.models.compiled.preprocessing import Column, RefusedError, kind_of, refuse
+from holdfast.models.compiled.preprocessing import Column, RefusedError, kind_of
 from holdfast.models.compiled.tree_nodes import Nodes
 from holdfast.schema.feature import Array
 
 # Beginnings of objectives of regression, and those whose estimate is the sum of the trees as it is.
-NUMBERS = ("reg:", "count:", "regression", "huber", "fair", "poisson", "quantile", "mape", "gamma", "tweedie")
+NUMBERS = (
+    "reg:",
+    "count:",
+    "regression",
+    "huber",
+    "fair",
+    "poisson",
+    "quantile",
+    "mape",
+    "gamma",
+    "tweedie",
+)
 CLASSES = ("binary", "multi", "cross_entropy")  # and those by which it classifies
-ONE_AGAINST_ALL = ("multiclassova", "multiclass_ova", "ova", "ovr")  # LightGBM's names for one and the same
+# LightGBM's names for one and the same
+ONE_AGAINST_ALL = ("multiclassova", "multiclass_ova", "ova", "ovr")
 MARGINS = ("xgboost.XGBClassifier", "xgboost.XGBRFClassifier", "lightgbm.LGBMClassifier")
 PLAIN = (
-    "reg:squarederror", "reg:absoluteerror", "reg:pseudohubererror", "reg:quantileerror", "reg:linear",
-    "regression", "regression_l1", "huber", "fair", "quantile", "mape",
-)  # fmt: skip
+    "reg:squarederror",
+    "reg:absoluteerror",
+    "reg:pseudohubererror",
+    "reg:quantileerror",
+    "reg:linear",
+    "regression",
+    "regression_l1",
+    "huber",
+    "fair",
+    "quantile",
+    "mape",
+)
 ENDLESS = 1e300  # stands for infinity in LightGBM's trees, and for all numbers beyond it
 LIGHTGBM_ZERO = float(np.float32(1e-35))
 
@@ -40,33 +62,45 @@ def _objective(booster: Any) -> str:
 
 
 def boosted(booster: Any, outputs: str | None = None) -> "Boosted | BoostedNumbers":
-    """A bare Booster in the manner of an estimator. What the user gives as its outputs goes before its objective: of
-    one of the user's own XGBoost notes its default, which is a regression, and LightGBM nothing."""
+    """A bare Booster in the manner of an estimator. What the user gives as its outputs goes before
+    its objective: of one of the user's own XGBoost notes its default, which is a regression, and
+    LightGBM nothing."""
     if outputs == "logits":
         return Boosted(booster)
     objective = _objective(booster)
     if objective.startswith(NUMBERS) or (outputs == "value" and not objective.startswith(CLASSES)):
         return BoostedNumbers(booster)
-    what = f"a Booster with objective {objective!r} is neither a classifier nor a regression model by itself"
-    fix = "if its sum of trees is the score of a class, pass outputs='logits' and classes=[...]; if an estimate,"
+    what = (
+        f"a Booster with objective {objective!r} is neither a classifier nor a regression model "
+        "by itself"
+    )
+    fix = (
+        "if its sum of trees is the score of a class, pass outputs='logits' and classes=[...]; "
+        "if an estimate,"
+    )
     known = objective.startswith(CLASSES) and objective != "cross_entropy_lambda"
-    require(known, f"{what}; {fix} outputs='value'", ModelError)
+    if not known:
+        raise ModelError(f"{what}; {fix} outputs='value'")
     return Boosted(booster)
 
 
 def booster_names(booster: Any) -> list[str] | None:
-    """The columns that a Booster was trained on, if it has names for them; LightGBM makes some up for an array."""
+    """The columns that a Booster was trained on, if it has names for them; LightGBM makes some up
+    for an array."""
     names: Any = booster.feature_names if is_xgboost(booster) else booster.feature_name()
     return None if names is None else list(names)
 
 
 def _rows(booster: Any, table: Any) -> Any:
-    """A table as a Booster takes it: LightGBM goes by the order of its columns, XGBoost insists on it. They stay as
-    they are if it has no names for them, or other ones, as LightGBM has for those of an array."""
+    """A table as a Booster takes it: LightGBM goes by the order of its columns, XGBoost insists on
+    it. They stay as they are if it has no names for them, or other ones, as LightGBM has for those
+    of an array."""
     names = booster_names(booster) or []
     ordered = isinstance(table, pd.DataFrame) and names and set(names) <= set(table.columns)
     rows = table[names] if ordered else table
-    return untyped("xgboost").DMatrix(rows, enable_categorical=True) if is_xgboost(booster) else rows
+    return (
+        untyped("xgboost").DMatrix(rows, enable_categorical=True) if is_xgboost(booster) else rows
+    )
 
 
 class BoostedNumbers:
@@ -82,22 +116,28 @@ class BoostedNumbers:
 
 
 class Boosted:
-    """A bare Booster in the manner of an estimator: `decision_function` gives logits over the table."""
+    """A bare Booster in the manner of an estimator: `decision_function` gives logits over the
+    table."""
 
     def __init__(self, booster: Any) -> None:
-        self.booster, self.objective = booster, _objective(booster)
+        self.booster = booster
+        self.objective = _objective(booster)
 
     def decision_function(self, frame: Any) -> Any:
         rows = _rows(self.booster, frame)
         if is_xgboost(self.booster):
             return self.booster.predict(rows, output_margin=True)
         scores = self.booster.predict(rows, raw_score=True) * _steepness(self.objective)
-        # Each class against all others: the shares of their sigmoids are the softmax of the logarithms of these.
+        # Each class against all others: the shares of their sigmoids are the softmax of the
+        # logarithms of these.
         return -np.logaddexp(0, -scores) if self.objective.startswith(ONE_AGAINST_ALL) else scores
 
 
 def is_booster(model: Any) -> bool:
-    return type(model).__name__ == "Booster" and type(model).__module__.partition(".")[0] in ("xgboost", "lightgbm")
+    return type(model).__name__ == "Booster" and type(model).__module__.partition(".")[0] in (
+        "xgboost",
+        "lightgbm",
+    )
 
 
 def has_margins(model: Any) -> bool:
@@ -108,7 +148,11 @@ def has_margins(model: Any) -> bool:
 def margins(model: Any, inner: Any) -> Callable[[Any], Any]:
     """The sums of the trees by `model`, whose last step is the classifier `inner`."""
     by_xgboost = kind_of(inner).startswith("xgboost.")
-    return partial(model.predict, output_margin=True) if by_xgboost else partial(model.predict_proba, raw_score=True)
+    return (
+        partial(model.predict, output_margin=True)
+        if by_xgboost
+        else partial(model.predict_proba, raw_score=True)
+    )
 
 
 def is_raw(model: Any) -> bool:
@@ -122,14 +166,18 @@ def is_own(model: Any) -> bool:
 
 
 def half(model: Any) -> tuple[float, ...]:
-    """What to add to scores: XGBoost predicts class 1 above one half, also of what is a sum and no probability."""
+    """What to add to scores: XGBoost predicts class 1 above one half, also of what is a sum and no
+    probability."""
     raw = kind_of(model).startswith("xgboost.") and (is_raw(model) or is_own(model))
     return (0.0, -0.5) if raw and len(model.classes_) == 2 else ()
 
 
 def is_one_against_all(model: Any) -> bool:
     """A LightGBM classifier whose probabilities do not add up to 1."""
-    return kind_of(model).startswith("lightgbm.") and getattr(model, "objective_", None) in ONE_AGAINST_ALL
+    return (
+        kind_of(model).startswith("lightgbm.")
+        and getattr(model, "objective_", None) in ONE_AGAINST_ALL
+    )
 
 
 def xgboost(model: Any) -> tuple[Nodes, Kernel]:
@@ -138,29 +186,42 @@ def xgboost(model: Any) -> tuple[Nodes, Kernel]:
     if model is not booster and not pd.isna(model.missing):
         raise RefusedError(f"it takes {model.missing} for missing")
     content = _learner(booster)
-    objective, parameters = content["objective"]["name"], content["learner_model_param"]
+    objective = content["objective"]["name"]
+    parameters = content["learner_model_param"]
     boosted_trees = content["gradient_booster"]["model"]
-    trees, groups = boosted_trees["trees"], boosted_trees["tree_info"]
+    trees = boosted_trees["trees"]
+    groups = boosted_trees["tree_info"]
     last = _best_round(model)
     if last is not None:
         ends = boosted_trees["iteration_indptr"]
-        trees, groups = trees[: ends[last + 1]], groups[: ends[last + 1]]
+        trees = trees[: ends[last + 1]]
+        groups = groups[: ends[last + 1]]
     k = max(int(parameters["num_class"]), 1)
-    base = np.broadcast_to(np.array(json.loads(parameters["base_score"]), dtype=np.float64).ravel(), k)
+    base = np.broadcast_to(
+        np.array(json.loads(parameters["base_score"]), dtype=np.float64).ravel(), k
+    )
     if objective == "binary:logistic":
         base = np.log(base) - np.log1p(-base)
     elif objective not in ("multi:softprob", "multi:softmax", "binary:logitraw", *PLAIN):
         raise RefusedError(f"its objective {objective!r} cannot be compiled")
-    parts, sets, count = list[dict[str, Any]](), dict[int, Array](), 0
+    parts = list[dict[str, Any]]()
+    sets = dict[int, Array]()
+    count = 0
     for tree in trees:
-        refuse(int(tree["tree_param"]["size_leaf_vector"]) > 1, "its trees have leaves of several values")
+        if int(tree["tree_param"]["size_leaf_vector"]) > 1:
+            raise RefusedError("its trees have leaves of several values")
         parts.append(_xgboost_tree(tree, sets, count))
         count += len(parts[-1]["left"])
     nodes = Nodes(
-        **stacked(parts), adds_to=np.array(groups, dtype=np.int64), start=base.astype(np.float32).astype(np.float64),
-        precision=np.float32, strict=True, outputs="value" if objective in PLAIN else "logits", sets=sets,
+        **stacked(parts),
+        adds_to=np.array(groups, dtype=np.int64),
+        start=base.astype(np.float32).astype(np.float64),
+        precision=np.float32,
+        strict=True,
+        outputs="value" if objective in PLAIN else "logits",
+        sets=sets,
         sets_left=False,
-    )  # fmt: skip
+    )
     return nodes, partial(_kernel, booster, (0, 0) if last is None else (0, last + 1))
 
 
@@ -173,7 +234,8 @@ def _kernel(booster: Any, rounds: tuple[int, int], inputs: Any) -> Array:
 def _learner(booster: Any) -> dict[str, Any]:
     content = json.loads(bytes(booster.save_raw("json")))["learner"]
     name = content["gradient_booster"]["name"]
-    refuse(name != "gbtree", f"its booster is {name!r}, not 'gbtree'")
+    if name != "gbtree":
+        raise RefusedError(f"its booster is {name!r}, not 'gbtree'")
     return content
 
 
@@ -192,8 +254,17 @@ def _xgboost_tree(tree: dict[str, Any], sets: dict[int, Array], count: int) -> d
     by_set = (tree[f"categories_{name}"] for name in ("nodes", "segments", "sizes"))
     for node, begin, size in zip(*by_set, strict=True):
         sets[count + node] = np.array(tree["categories"][begin : begin + size], dtype=np.float64)
-    left, right, column = tree["left_children"], tree["right_children"], tree["split_indices"]
-    return tree_of(left, right, column, condition, tree["default_left"], np.where(np.array(left) < 0, condition, 0.0))
+    left = tree["left_children"]
+    right = tree["right_children"]
+    column = tree["split_indices"]
+    return tree_of(
+        left,
+        right,
+        column,
+        condition,
+        tree["default_left"],
+        np.where(np.array(left) < 0, condition, 0.0),
+    )
 
 
 def xgboost_lists(model: Any) -> list[list[Any]]:
@@ -201,7 +272,8 @@ def xgboost_lists(model: Any) -> list[list[Any]]:
     booster = model if type(model).__name__ == "Booster" else model.get_booster()
     out: list[list[Any]] = []
     for entry in _learner(booster)["gradient_booster"]["model"].get("cats", {}).get("enc", []):
-        values, ends = entry["values"], entry.get("offsets", [])
+        values = entry["values"]
+        ends = entry.get("offsets", [])
         if ends:
             text = bytes(v % 256 for v in values)
             out.append([text[a:b].decode() for a, b in pairwise(ends)])
@@ -218,8 +290,12 @@ def lightgbm(model: Any) -> tuple[Nodes, Kernel | None]:
     plain = objective.partition(" ")[0] in PLAIN and "sqrt" not in objective
     if not plain and objective.partition(" ")[0] not in ("binary", "multiclass", "cross_entropy"):
         raise RefusedError(f"its objective {objective!r} cannot be compiled")
-    steep, per_round = _steepness(objective), int(content["num_tree_per_iteration"])
-    parts, zeros, sets, count = list[dict[str, Any]](), list[Any](), dict[int, Array](), 0
+    steep = _steepness(objective)
+    per_round = int(content["num_tree_per_iteration"])
+    parts = list[dict[str, Any]]()
+    zeros = list[Any]()
+    sets = dict[int, Array]()
+    count = 0
     for tree in content["tree_info"]:
         part, zero = _lightgbm_tree(tree["tree_structure"], sets, count, steep)
         parts.append(part)
@@ -227,10 +303,15 @@ def lightgbm(model: Any) -> tuple[Nodes, Kernel | None]:
         count += len(zero)
     zero_missing = np.concatenate(zeros)
     nodes = Nodes(
-        **stacked(parts), adds_to=np.arange(len(parts)) % per_round, start=np.zeros(per_round), precision=np.float64,
-        share=len(parts) / per_round if content["average_output"] else 1.0, outputs="value" if plain else "logits",
-        sets=sets, zero_missing=zero_missing if zero_missing.any() else None,
-    )  # fmt: skip
+        **stacked(parts),
+        adds_to=np.arange(len(parts)) % per_round,
+        start=np.zeros(per_round),
+        precision=np.float64,
+        share=len(parts) / per_round if content["average_output"] else 1.0,
+        outputs="value" if plain else "logits",
+        sets=sets,
+        zero_missing=zero_missing if zero_missing.any() else None,
+    )
     return nodes, None
 
 
@@ -240,8 +321,12 @@ def _steepness(objective: str) -> float:
     return float(found[1]) if found else 1.0
 
 
-def _lightgbm_tree(root: Any, sets: dict[int, Array], count: int, steep: float) -> tuple[dict[str, Any], Any]:
-    found, links, stack = list[dict[str, Any]](), list[list[int]](), [(root, -1, 0)]
+def _lightgbm_tree(
+    root: Any, sets: dict[int, Array], count: int, steep: float
+) -> tuple[dict[str, Any], Any]:
+    found = list[dict[str, Any]]()
+    links = list[list[int]]()
+    stack = [(root, -1, 0)]
     while stack:
         node, parent, side = stack.pop()
         place = len(found)
@@ -252,7 +337,10 @@ def _lightgbm_tree(root: Any, sets: dict[int, Array], count: int, steep: float) 
         if "split_feature" in node:
             stack += [(node["right_child"], place, 1), (node["left_child"], place, 0)]
     linear = any("leaf_coeff" in n for n in found)
-    refuse(linear, "its leaves hold linear models (linear_tree=True), which cannot be compiled")
+    if linear:
+        raise RefusedError(
+            "its leaves hold linear models (linear_tree=True), which cannot be compiled"
+        )
     inner = np.array(["split_feature" in n for n in found])
     zeros, missing_left = np.zeros(len(found), dtype=bool), np.zeros(len(found), dtype=bool)
     threshold = np.zeros(len(found))
@@ -263,24 +351,32 @@ def _lightgbm_tree(root: Any, sets: dict[int, Array], count: int, steep: float) 
             continue  # missing ones go right
         threshold[i] = n["threshold"] if n["threshold"] < ENDLESS else np.inf
         if abs(threshold[i]) <= LIGHTGBM_ZERO:  # so small an input counts as zero
-            threshold[i] = LIGHTGBM_ZERO if threshold[i] >= 0 else np.nextafter(-LIGHTGBM_ZERO, -np.inf)
+            threshold[i] = (
+                LIGHTGBM_ZERO if threshold[i] >= 0 else np.nextafter(-LIGHTGBM_ZERO, -np.inf)
+            )
         zeros[i] = n["missing_type"] == "Zero"
         # Where nothing is missing, a missing value counts as zero.
         missing_left[i] = n["default_left"] if n["missing_type"] != "None" else threshold[i] >= 0
-    value, column = ([n.get(key, 0) for n in found] for key in ("leaf_value", "split_feature"))
+    value = [n.get("leaf_value", 0) for n in found]
+    column = [n.get("split_feature", 0) for n in found]
     left, right = np.array(links).T
-    return tree_of(left, right, column, threshold, missing_left, np.array(value, dtype=np.float64) * steep), zeros
+    return tree_of(
+        left, right, column, threshold, missing_left, np.array(value, dtype=np.float64) * steep
+    ), zeros
 
 
 def coded(columns: Sequence[Column], known: Sequence[Any]) -> list[Column]:
-    """Category columns as the libraries see them: places in the lists they were trained on; others are missing."""
-    out, lists = list[Column](), iter(known)
+    """Category columns as the libraries see them: places in the lists they were trained on; others
+    are missing."""
+    out = list[Column]()
+    lists = iter(known)
     for c in columns:
         if c.table is None or not isinstance(c.table.dtype, pd.CategoricalDtype):
             out.append(c)
             continue
         listed: Any = next(lists, None)
-        refuse(listed is None, "it was trained on fewer columns of categories than the schema has")
+        if listed is None:
+            raise RefusedError("it was trained on fewer columns of categories than the schema has")
         place = pd.Index(list(listed), dtype=object).get_indexer(cast(Any, c.table.astype(object)))
         out.append(Column(c.raw, pd.Series(np.where(place < 0, np.nan, place))))
     return out

@@ -8,38 +8,59 @@ import numpy.typing as npt
 import torch
 
 from holdfast.models.compiled.from_sklearn import Kernel
-from holdfast.models.compiled.preprocessing import refuse
+from holdfast.models.compiled.preprocessing import RefusedError
 from holdfast.models.compiled.tree_nodes import Nodes
 from holdfast.schema.feature import Array
 
-LT, GTE, GT = 1, 2, 3  # tests of a node; 0 is <=, and those after compare two numbers for equality
+# tests of a node; 0 is <=, and those after compare two numbers for equality
+LT = 1
+GTE = 2
+GT = 3
 
 
 def graph(model: Any) -> tuple[Nodes, Kernel]:
-    """A `FlatGraph`: every test becomes v <= threshold, with the sides changed where it tests for the higher values."""
-    refuse(model.trees is None, "the graph is more than trees over columns of the table")
-    trees, forest = model.trees, model.trees.forest
+    """A `FlatGraph`: every test becomes v <= threshold, with the sides changed where it tests for
+    the higher values."""
+    if model.trees is None:
+        raise RefusedError("the graph is more than trees over columns of the table")
+    forest = model.trees.forest
+    trees = model.trees
     tables = (forest.mode, forest.missing, forest.roots, forest.left, forest.right, forest.values)
-    test, tracks, roots, yes, no, threshold = (cast(npt.NDArray[Any], table.numpy()) for table in tables)
+    test, tracks, roots, yes, no, threshold = (
+        cast(npt.NDArray[Any], table.numpy()) for table in tables
+    )
     here = np.arange(len(test))
     inner = yes != here
-    refuse((test[inner] > GT).any(), "a node tests whether two numbers are equal")
+    if (test[inner] > GT).any():
+        raise RefusedError("a node tests whether two numbers are equal")
     tree = np.searchsorted(roots, here, "right")
     mixed = (tree[yes] != tree).any() or (tree[no] != tree).any()
-    refuse(mixed, "the nodes of its trees are not one tree after the other")
+    if mixed:
+        raise RefusedError("the nodes of its trees are not one tree after the other")
     strict = (test == LT) | (test == GTE)
     nothing = inner & strict & np.isneginf(threshold)  # there is no number next to it
-    refuse(nothing.any(), "a node tests whether a number is below minus infinity")
+    if nothing.any():
+        raise RefusedError("a node tests whether a number is below minus infinity")
     turned = (test == GTE) | (test == GT)
-    below = np.nextafter(threshold, -np.inf, dtype=threshold.dtype)  # v < t is v <= the number next to t
+    # v < t is v <= the number next to t
+    below = np.nextafter(threshold, -np.inf, dtype=threshold.dtype)
     exact = threshold.dtype == np.float64 and model.exact
-    left, right = (np.where(inner, np.where(turned, a, b), -1) for a, b in ((no, yes), (yes, no)))
+    left = np.where(inner, np.where(turned, no, yes), -1)
+    right = np.where(inner, np.where(turned, yes, no), -1)
     nodes = Nodes(
-        roots=roots, left=left, right=right, column=forest.feature.numpy(), missing_left=tracks != turned,
-        threshold=np.where(strict, below, threshold).astype(np.float64), adds_to=np.full(len(roots), -1),
-        value=forest.leaf[:, : len(trees.base)].numpy(), start=trees.base.numpy(), share=float(trees.share),
-        precision=np.float64 if exact else np.float32, outputs=model.outputs,
-    )  # fmt: skip
+        roots=roots,
+        left=left,
+        right=right,
+        column=forest.feature.numpy(),
+        missing_left=tracks != turned,
+        threshold=np.where(strict, below, threshold).astype(np.float64),
+        adds_to=np.full(len(roots), -1),
+        value=forest.leaf[:, : len(trees.base)].numpy(),
+        start=trees.base.numpy(),
+        share=float(trees.share),
+        precision=np.float64 if exact else np.float32,
+        outputs=model.outputs,
+    )
     return nodes, partial(_kernel, trees)
 
 

@@ -1,4 +1,5 @@
-"""scikit-learn's trees: random forests, extremely random trees, single trees, and both gradient boostings."""
+"""scikit-learn's trees: random forests, extremely random trees, single trees, and both gradient
+boostings."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -6,11 +7,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from holdfast.models.compiled.preprocessing import RefusedError, refuse
+from holdfast.models.compiled.preprocessing import RefusedError
 from holdfast.models.compiled.tree_nodes import Nodes
 from holdfast.schema.feature import Array
 
-Kernel = Callable[[Any], Array]  # the model's inputs (n, m) -> outputs (n, k), by the library's compiled code
+# the model's inputs (n, m) -> outputs (n, k), by the library's compiled code
+Kernel = Callable[[Any], Array]
 
 
 def stacked(trees: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -25,28 +27,49 @@ def stacked(trees: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return out
 
 
-def tree_of(left: Any, right: Any, column: Any, threshold: Any, missing_left: Any, value: Any) -> dict[str, Any]:
+def tree_of(
+    left: Any, right: Any, column: Any, threshold: Any, missing_left: Any, value: Any
+) -> dict[str, Any]:
     """The nodes of one tree, as `Nodes` has them; the children of a leaf are -1."""
-    left, right, column = (np.asarray(part, np.int64) for part in (left, right, column))
+    left = np.asarray(left, np.int64)
+    right = np.asarray(right, np.int64)
+    column = np.asarray(column, np.int64)
     value = np.asarray(value, np.float64).reshape(len(left), -1)
-    tests = {"threshold": np.asarray(threshold, np.float64), "missing_left": np.asarray(missing_left).astype(bool)}
-    return {"left": left, "right": right, "column": np.where(left < 0, 0, column), **tests, "value": value}
+    tests = {
+        "threshold": np.asarray(threshold, np.float64),
+        "missing_left": np.asarray(missing_left).astype(bool),
+    }
+    return {
+        "left": left,
+        "right": right,
+        "column": np.where(left < 0, 0, column),
+        **tests,
+        "value": value,
+    }
 
 
 def _plain(t: Any, value: Array) -> dict[str, Any]:
-    return tree_of(t.children_left, t.children_right, t.feature, t.threshold, t.missing_go_to_left, value)
+    return tree_of(
+        t.children_left, t.children_right, t.feature, t.threshold, t.missing_go_to_left, value
+    )
 
 
 def forest(model: Any) -> tuple[Nodes, Kernel]:
-    """Random forests, extremely random trees, one tree: the mean of the leaves' shares of each class, or estimates."""
+    """Random forests, extremely random trees, one tree: the mean of the leaves' shares of each
+    class, or estimates."""
     trees = [e.tree_ for e in getattr(model, "estimators_", [model])]
-    refuse(model.n_outputs_ != 1, "it has more than one output")
+    if model.n_outputs_ != 1:
+        raise RefusedError("it has more than one output")
     parts = stacked([_plain(t, t.value[:, 0, :]) for t in trees])
     k = int(parts["value"].shape[1])
     nodes = Nodes(
-        **parts, adds_to=np.full(len(trees), -1), start=np.zeros(k), precision=np.float32, share=float(len(trees)),
+        **parts,
+        adds_to=np.full(len(trees), -1),
+        start=np.zeros(k),
+        precision=np.float32,
+        share=float(len(trees)),
         outputs="probabilities" if hasattr(model, "classes_") else "value",
-    )  # fmt: skip
+    )
     return nodes, partial(_kernel, trees, k)
 
 
@@ -59,21 +82,31 @@ def _kernel(trees: list[Any], k: int, inputs: Any) -> Array:
 
 def gradient_boosting(model: Any) -> tuple[Nodes, Kernel | None]:
     """The older gradient boosting: a start, and a tree for each class in each round."""
-    factor = 2.0 if model.loss == "exponential" else 1.0  # its probability is the sigmoid of twice the sum
+    # its probability is the sigmoid of twice the sum
+    factor = 2.0 if model.loss == "exponential" else 1.0
     trees = [(e.tree_, k) for round_ in model.estimators_ for k, e in enumerate(round_)]
-    rate, start = model.learning_rate * factor, _start(model) * factor
-    parts, to = stacked([_plain(t, t.value[:, 0, :] * rate) for t, _ in trees]), np.array([k for _, k in trees])
+    rate = model.learning_rate * factor
+    start = _start(model) * factor
+    parts = stacked([_plain(t, t.value[:, 0, :] * rate) for t, _ in trees])
+    to = np.array([k for _, k in trees])
     return Nodes(**parts, adds_to=to, start=start, precision=np.float32, outputs=_raw(model)), None
 
 
 def _start(model: Any) -> Array:
-    """What the rounds start from; the same for every row unless the caller gave a model of his own."""
+    """What the rounds start from; the same for every row unless the caller gave a model of his
+    own."""
     outputs = int(model.estimators_.shape[1])
     if isinstance(model.init_, str):  # "zero"
         return np.zeros(outputs)
-    if type(model.init_).__name__ not in ("DummyClassifier", "DummyRegressor") or model.init is not None:
+    if (
+        type(model.init_).__name__ not in ("DummyClassifier", "DummyRegressor")
+        or model.init is not None
+    ):
         raise RefusedError("it starts from another model (init=...)")
-    return np.asarray(model._raw_predict_init(np.zeros((1, model.n_features_in_), np.float32))[0], dtype=np.float64)
+    return np.asarray(
+        model._raw_predict_init(np.zeros((1, model.n_features_in_), np.float32))[0],
+        dtype=np.float64,
+    )
 
 
 def hist_gradient_boosting(model: Any) -> tuple[Nodes, Kernel | None]:
@@ -82,7 +115,9 @@ def hist_gradient_boosting(model: Any) -> tuple[Nodes, Kernel | None]:
         raise RefusedError(f"its loss {model.loss!r} ends in an exponential")
     trees = [(p, k) for round_ in model._predictors for k, p in enumerate(round_)]
     known, place_of = model._bin_mapper.make_known_categories_bitsets()
-    parts, sets, count = list[dict[str, Any]](), dict[int, Array](), 0
+    parts = list[dict[str, Any]]()
+    sets = dict[int, Array]()
+    count = 0
     for predictor, _ in trees:
         n = predictor.nodes
         leaf = n["is_leaf"].astype(bool)
@@ -93,13 +128,18 @@ def hist_gradient_boosting(model: Any) -> tuple[Nodes, Kernel | None]:
                 seen = bits(known[place_of[n["feature_idx"][i]]])
                 goes_left = np.union1d(goes_left, np.setdiff1d(np.arange(256), seen))
             sets[count + i] = goes_left.astype(np.float64)
-        left, right = (np.where(leaf, -1, n[side].astype(np.int64)) for side in ("left", "right"))
-        parts.append(tree_of(left, right, n["feature_idx"], n["num_threshold"], missing_left, n["value"]))
+        left = np.where(leaf, -1, n["left"].astype(np.int64))
+        right = np.where(leaf, -1, n["right"].astype(np.int64))
+        parts.append(
+            tree_of(left, right, n["feature_idx"], n["num_threshold"], missing_left, n["value"])
+        )
         count += len(n)
     start = np.asarray(model._baseline_prediction, dtype=np.float64).ravel()
     to = np.array([k for _, k in trees], dtype=np.int64)
     parts = stacked(parts)
-    return Nodes(**parts, adds_to=to, start=start, precision=np.float64, sets=sets, outputs=_raw(model)), None
+    return Nodes(
+        **parts, adds_to=to, start=start, precision=np.float64, sets=sets, outputs=_raw(model)
+    ), None
 
 
 def _raw(model: Any) -> Literal["logits", "value"]:

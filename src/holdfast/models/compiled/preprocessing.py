@@ -1,7 +1,8 @@
-"""What an estimator at the end of a pipeline sees: each of its inputs as a function of one column of the table.
+"""What an estimator at the end of a pipeline sees: each of its inputs as a function of one column
+of the table.
 
-The transformers known here (scalers, encoders, imputers, and pipelines of them) treat one column at a time. So an
-input is
+The transformers known here (scalers, encoders, imputers, and pipelines of them) treat one column at
+a time. So an input is
 
     of a column of numbers:   a chain of the same floating-point steps, all rising, in the same precision; what a
                               missing number becomes is found by handing one in
@@ -30,12 +31,6 @@ class RefusedError(Exception):
     """A model cannot be compiled; the text says why."""
 
 
-def refuse(when: object, why: str) -> None:
-    """Raise a `RefusedError` when it is so."""
-    if when:
-        raise RefusedError(why)
-
-
 @dataclass(frozen=True)
 class Raw:
     """One column as the model is handed it: `at` says which encoded columns hold it."""
@@ -44,7 +39,8 @@ class Raw:
     at: slice
     feature: Feature | None  # None: the model is handed the encoded column itself
     levels: "pd.Series[Any] | None"  # what the model sees for each level; None for numbers
-    by_table: bool = True  # is the model handed the table itself, or what encoded rows are decoded to?
+    # is the model handed the table itself, or what encoded rows are decoded to?
+    by_table: bool = True
 
     @staticmethod
     def all_of(
@@ -53,7 +49,10 @@ class Raw:
         if encoded:
             return [Raw(name, slice(i, i + 1), None, None) for i, name in enumerate(schema.columns)]
         features = zip(schema.without_gaps(never_missing).features, schema.slices, strict=True)
-        return [Raw(f.name, slice(s.start, s.start + f.width), f, _levels(f), by_table) for f, s in features]
+        return [
+            Raw(f.name, slice(s.start, s.start + f.width), f, _levels(f), by_table)
+            for f, s in features
+        ]
 
     @property
     def indicator(self) -> int | None:
@@ -66,7 +65,8 @@ class Raw:
         return (1.0, 0.0) if self.feature is None else (self.feature.scale, self.feature.center)
 
     def decoded(self, x: Array) -> Array:
-        """(n,) encoded -> numbers or ranks as the table holds them; the same arithmetic as `Schema.decode`."""
+        """(n,) encoded -> numbers or ranks as the table holds them; the same arithmetic as
+        `Schema.decode`."""
         f = self.feature
         if f is None:
             return x
@@ -74,14 +74,23 @@ class Raw:
         return f.stored(np.clip(np.round(values), *f.holds) if f.kind != "real" else values)
 
     def held(self, columns: Array) -> Array:
-        """(n,) the numbers as the table holds them, NaN where they are missing, of encoded columns (d, n)."""
+        """(n,) the numbers as the table holds them, NaN where they are missing, of encoded columns
+        (d, n)."""
         values = self.decoded(columns[self.at.start])
-        return values if self.indicator is None else np.where(columns[self.indicator] > 0.5, np.nan, values)
+        return (
+            values
+            if self.indicator is None
+            else np.where(columns[self.indicator] > 0.5, np.nan, values)
+        )
 
 
 def _levels(f: Feature) -> "pd.Series[Any] | None":
     count = 2 if f.kind == "boolean" else len(f.levels) + f.missing
-    return None if f.kind in ("real", "integer") else f.values(np.arange(count, dtype=np.float64), None)
+    return (
+        None
+        if f.kind in ("real", "integer")
+        else f.values(np.arange(count, dtype=np.float64), None)
+    )
 
 
 @dataclass(frozen=True)
@@ -110,18 +119,21 @@ class Column:
     @property
     def affine(self) -> tuple[float, float]:
         """The chain of steps as value = a * number + b, within the `span`."""
-        a, b = 1.0, 0.0
+        a = 1.0
+        b = 0.0
         for f, constants in self.steps:
             c = float(constants[0]) if f is not np.asarray else 0.0
             if f in (np.subtract, np.add):
                 b = f(b, c)
             elif f in (np.multiply, np.divide):
-                a, b = f(a, c), f(b, c)
+                a = f(a, c)
+                b = f(b, c)
         return float(a), float(b)
 
     @property
     def span(self) -> tuple[float, float]:
-        """The lowest and the highest value: those of a scaler that clips, else there is no end to them."""
+        """The lowest and the highest value: those of a scaler that clips, else there is no end to
+        them."""
         low, high = self.number(np.array([-np.inf, np.inf]))
         return float(low), float(high)
 
@@ -142,7 +154,8 @@ class Column:
 
 @dataclass(frozen=True)
 class Block:
-    """The columns between two steps of a pipeline, and a few rows as scikit-learn has them: they decide last digits."""
+    """The columns between two steps of a pipeline, and a few rows as scikit-learn has them: they
+    decide last digits."""
 
     columns: list[Column]
     rows: Any
@@ -153,18 +166,24 @@ class Block:
 
     def part(self, at: list[int], names: list[str]) -> "Block":
         """Some of the columns; those of a frame go by their names."""
-        rows = self.rows[[names[i] for i in at]] if isinstance(self.rows, pd.DataFrame) else self.rows[:, at]
+        rows = (
+            self.rows[[names[i] for i in at]]
+            if isinstance(self.rows, pd.DataFrame)
+            else self.rows[:, at]
+        )
         return Block([self.columns[i] for i in at], rows)
 
 
 def precision(rows: Any) -> Any:
-    """Single where every column has it, else double, in which numbers of all other kinds are calculated with."""
+    """Single where every column has it, else double, in which numbers of all other kinds are
+    calculated with."""
     held = list(rows.dtypes) if isinstance(rows, pd.DataFrame) else [rows.dtype]
     return np.dtype(np.float32 if all(dtype == np.float32 for dtype in held) else np.float64)
 
 
 def kind_of(thing: Any) -> str:
-    """'sklearn.Pipeline': the library, told from where the class lives, and the name of the class."""
+    """'sklearn.Pipeline': the library, told from where the class lives, and the name of the
+    class."""
     return f"{type(thing).__module__.partition('.')[0]}.{type(thing).__name__}"
 
 
@@ -178,7 +197,8 @@ def through(step: Any, block: Block) -> Block:
     if is_passed(step):
         return block
     kind = kind_of(step)
-    refuse(kind not in STEPS, f"{kind.partition('.')[2]} in its pipeline cannot be compiled")
+    if kind not in STEPS:
+        raise RefusedError(f"{kind.partition('.')[2]} in its pipeline cannot be compiled")
     rows = _transformed(step, block.rows)
     return Block(STEPS[kind](step, block, rows), rows)
 
@@ -196,9 +216,12 @@ def _pipeline(step: Any, block: Block, _: Any) -> list[Column]:
 
 
 def _column_transformer(step: Any, block: Block, _: Any) -> list[Column]:
-    refuse(step.transformer_weights, "a ColumnTransformer with transformer_weights cannot be compiled")
+    if step.transformer_weights:
+        raise RefusedError("a ColumnTransformer with transformer_weights cannot be compiled")
     names = [str(n) for n in getattr(step, "feature_names_in_", [])]
-    out: list[Column | None] = [None] * max((s.stop for s in step.output_indices_.values()), default=0)
+    out: list[Column | None] = [None] * max(
+        (s.stop for s in step.output_indices_.values()), default=0
+    )
     for name, inner, chosen in step.transformers_:
         at = positions(chosen, names, len(block.columns))
         if not at or (isinstance(inner, str) and inner == "drop"):
@@ -206,9 +229,13 @@ def _column_transformer(step: Any, block: Block, _: Any) -> list[Column]:
         made = through(inner, block.part(at, names)).columns
         place = step.output_indices_[name]
         fits = place.stop - place.start == len(made)
-        refuse(not fits, f"the part {name!r} of its ColumnTransformer makes another number of columns")
+        if not fits:
+            raise RefusedError(
+                f"the part {name!r} of its ColumnTransformer makes another number of columns"
+            )
         out[place] = made
-    refuse(any(c is None for c in out), "its ColumnTransformer makes columns of unknown origin")
+    if any(c is None for c in out):
+        raise RefusedError("its ColumnTransformer makes columns of unknown origin")
     return cast(list[Column], out)
 
 
@@ -218,8 +245,11 @@ def positions(chosen: Any, names: list[str], width: int) -> list[int]:
         chosen = [chosen]
     if isinstance(chosen, slice):
         named = cast(Any, chosen)
-        first, last = (names.index(e) if isinstance(e, str) else e for e in (named.start, named.stop))
-        return list(range(width))[first : last + 1 if isinstance(named.stop, str) else last : named.step]
+        first = names.index(named.start) if isinstance(named.start, str) else named.start
+        last = names.index(named.stop) if isinstance(named.stop, str) else named.stop
+        return list(range(width))[
+            first : last + 1 if isinstance(named.stop, str) else last : named.step
+        ]
     chosen = list(chosen)
     if chosen and all(isinstance(c, bool | np.bool_) for c in chosen):
         return [i for i, c in enumerate(chosen) if c]
@@ -227,19 +257,24 @@ def positions(chosen: Any, names: list[str], width: int) -> list[int]:
 
 
 def _scaled(block: Block, rows: Any, *parts: tuple[Any, Any], early: bool = False) -> list[Column]:
-    """Columns after `block = f(block, constants)` for each of the parts, in the precision scikit-learn uses.
-    `early`: the constants are brought to it first."""
-    out, dtype = list[Column](), precision(rows)
+    """Columns after `block = f(block, constants)` for each of the parts, in the precision
+    scikit-learn uses. `early`: the constants are brought to it first."""
+    out = list[Column]()
+    dtype = precision(rows)
     for j, column in enumerate(block.columns):
         c = column.then(np.asarray, dtype)
         for f, constants in parts:
             if constants is None:
                 continue
-            picked = [np.asarray(v)[j] if np.ndim(v) else v for v in (constants if f is np.clip else (constants,))]
+            picked = [
+                np.asarray(v)[j] if np.ndim(v) else v
+                for v in (constants if f is np.clip else (constants,))
+            ]
             if dtype == np.float32:
                 picked = [np.float32(v) if early or f is np.clip else np.float64(v) for v in picked]
             turned = f in (np.multiply, np.divide) and not picked[0] > 0
-            refuse(turned, "a scaler that turns a column around cannot be compiled")
+            if turned:
+                raise RefusedError("a scaler that turns a column around cannot be compiled")
             c = c.then(f, *picked)
             c = c.then(np.asarray, dtype) if dtype == np.float32 and not early else c
         if column.table is not None:
@@ -250,17 +285,22 @@ def _scaled(block: Block, rows: Any, *parts: tuple[Any, Any], early: bool = Fals
 
 
 def _over(scale: Any, block: Block) -> tuple[Any, Any]:
-    """Division by the scale; sparse columns are multiplied by one over it, whose last digit may differ."""
-    return (np.multiply, 1.0 / scale) if scale is not None and block.is_sparse else (np.divide, scale)
+    """Division by the scale; sparse columns are multiplied by one over it, whose last digit may
+    differ."""
+    return (
+        (np.multiply, 1.0 / scale) if scale is not None and block.is_sparse else (np.divide, scale)
+    )
 
 
 def _standard(step: Any, block: Block, rows: Any) -> list[Column]:
-    mean, scale = step.mean_ if step.with_mean else None, step.scale_ if step.with_std else None
+    mean = step.mean_ if step.with_mean else None
+    scale = step.scale_ if step.with_std else None
     return _scaled(block, rows, (np.subtract, mean), _over(scale, block), early=not block.is_sparse)
 
 
 def _robust(step: Any, block: Block, rows: Any) -> list[Column]:
-    center, scale = step.center_ if step.with_centering else None, step.scale_ if step.with_scaling else None
+    center = step.center_ if step.with_centering else None
+    scale = step.scale_ if step.with_scaling else None
     return _scaled(block, rows, (np.subtract, center), _over(scale, block))
 
 
@@ -275,9 +315,11 @@ def _maxabs(step: Any, block: Block, rows: Any) -> list[Column]:
 
 
 def _of_levels(step: Any, block: Block) -> npt.NDArray[Any]:
-    """What the step itself makes of every level: row i has the i-th of each column, from the first again where it has
-    fewer, and beside them some numbers of the other columns."""
-    tables = [c.table if c.table is not None else _numbers(block, j) for j, c in enumerate(block.columns)]
+    """What the step itself makes of every level: row i has the i-th of each column, from the first
+    again where it has fewer, and beside them some numbers of the other columns."""
+    tables = [
+        c.table if c.table is not None else _numbers(block, j) for j, c in enumerate(block.columns)
+    ]
     count = max(len(t) for t in tables)
     cells = [t.take((np.arange(count) % len(t)).tolist()).reset_index(drop=True) for t in tables]
     rows: Any = pd.concat(cells, axis=1)
@@ -288,37 +330,54 @@ def _of_levels(step: Any, block: Block) -> npt.NDArray[Any]:
     try:
         made = _transformed(step, rows)
     except Exception as error:
-        raise RefusedError(f"{type(step).__name__} does not know all levels of the schema: {error}") from None
+        raise RefusedError(
+            f"{type(step).__name__} does not know all levels of the schema: {error}"
+        ) from None
     return np.asarray(made.toarray() if hasattr(made, "toarray") else made)
 
 
 def _numbers(block: Block, j: int) -> "pd.Series[Any]":
     if isinstance(block.rows, pd.DataFrame):
         return block.rows.iloc[:, j]
-    return pd.Series((block.rows[:, [j]].toarray() if block.is_sparse else block.rows[:, j]).ravel())
+    return pd.Series(
+        (block.rows[:, [j]].toarray() if block.is_sparse else block.rows[:, j]).ravel()
+    )
 
 
 def _encoder(step: Any, block: Block, _: Any) -> list[Column]:
-    columns, numbers = block.columns, any(c.table is None for c in block.columns)
-    refuse(numbers, "it encodes a column of numbers level by level; declare that column a category")
-    made, one_each = _of_levels(step, block), [1] * len(columns)
+    numbers = any(c.table is None for c in block.columns)
+    columns = block.columns
+    if numbers:
+        raise RefusedError(
+            "it encodes a column of numbers level by level; declare that column a category"
+        )
+    made = _of_levels(step, block)
+    one_each = [1] * len(columns)
     counts = getattr(step, "_n_features_outs", one_each) if hasattr(step, "drop_idx_") else one_each
     owner = np.repeat(np.arange(len(columns)), counts)
-    refuse(len(owner) != made.shape[1], f"{type(step).__name__} makes another number of columns than it says")
+    if len(owner) != made.shape[1]:
+        raise RefusedError(f"{type(step).__name__} makes another number of columns than it says")
     of = [columns[i] for i in owner.tolist()]
     return [replace(c, table=pd.Series(made[: c.levels, j])) for j, c in enumerate(of)]
 
 
 def _imputer(step: Any, block: Block, rows: Any) -> list[Column]:
-    refuse(step.add_indicator, "SimpleImputer with add_indicator cannot be compiled")
+    if step.add_indicator:
+        raise RefusedError("SimpleImputer with add_indicator cannot be compiled")
     fill: list[Any] = list(step.statistics_)
     drops = step.strategy != "constant" and bool(pd.Series(fill).isna().any())
     other = not pd.isna(step.missing_values) or drops
-    refuse(other, "SimpleImputer that replaces a value, or drops a column, cannot be compiled")
-    fill, made = [np.float32(v) for v in fill] if precision(rows) == np.float32 else fill, _of_levels(step, block)
+    if other:
+        raise RefusedError(
+            "SimpleImputer that replaces a value, or drops a column, cannot be compiled"
+        )
+    fill = [np.float32(v) for v in fill] if precision(rows) == np.float32 else fill
+    made = _of_levels(step, block)
     tables = [pd.Series(made[: c.levels, j]) for j, c in enumerate(block.columns)]
     each = zip(block.columns, fill, tables, strict=True)
-    return [c.then(impute, v) if c.table is None else replace(c, table=table) for c, v, table in each]
+    return [
+        c.then(impute, v) if c.table is None else replace(c, table=table) for c, v, table in each
+    ]
 
 
 def impute(values: npt.NDArray[Any], fill: Any) -> npt.NDArray[Any]:
@@ -328,9 +387,13 @@ def impute(values: npt.NDArray[Any], fill: Any) -> npt.NDArray[Any]:
 
 def _function(step: Any, block: Block, _: Any) -> list[Column]:
     run: Any = step.func
-    checks = isinstance(run, partial) and cast(Any, run).func.__name__ == "check_array"  # that of gradient boosting
+    # that of gradient boosting
+    checks = isinstance(run, partial) and cast(Any, run).func.__name__ == "check_array"
     own = cast(Any, run) is not None and not checks
-    refuse(own, "FunctionTransformer runs a function of your own, which cannot be compiled")
+    if own:
+        raise RefusedError(
+            "FunctionTransformer runs a function of your own, which cannot be compiled"
+        )
     return block.columns
 
 
@@ -340,10 +403,18 @@ def _selector(step: Any, block: Block, _: Any) -> list[Column]:
 
 # (a fitted step, what it is given, rows that it made of those) -> the columns that it makes
 STEPS: dict[str, Callable[[Any, Block, Any], list[Column]]] = {
-    "sklearn.Pipeline": _pipeline, "sklearn.ColumnTransformer": _column_transformer,
-    "sklearn.StandardScaler": _standard, "sklearn.MinMaxScaler": _minmax, "sklearn.MaxAbsScaler": _maxabs,
-    "sklearn.RobustScaler": _robust, "sklearn.OneHotEncoder": _encoder, "sklearn.OrdinalEncoder": _encoder,
-    "sklearn.SimpleImputer": _imputer, "sklearn.FunctionTransformer": _function,
+    "sklearn.Pipeline": _pipeline,
+    "sklearn.ColumnTransformer": _column_transformer,
+    "sklearn.StandardScaler": _standard,
+    "sklearn.MinMaxScaler": _minmax,
+    "sklearn.MaxAbsScaler": _maxabs,
+    "sklearn.RobustScaler": _robust,
+    "sklearn.OneHotEncoder": _encoder,
+    "sklearn.OrdinalEncoder": _encoder,
+    "sklearn.SimpleImputer": _imputer,
+    "sklearn.FunctionTransformer": _function,
     "sklearn.FrozenEstimator": lambda step, block, _: through(step.estimator, block).columns,
-    "sklearn.VarianceThreshold": _selector, "sklearn.SelectKBest": _selector, "sklearn.SelectPercentile": _selector,
-}  # fmt: skip
+    "sklearn.VarianceThreshold": _selector,
+    "sklearn.SelectKBest": _selector,
+    "sklearn.SelectPercentile": _selector,
+}

@@ -1,13 +1,13 @@
 """All trees of many models at once: what a search needs that asks a whole bank about a few rows.
 
-The codes of a column (see `tree_nodes`) are ranks among the cuts of all models together. Siblings lie side by side, and
-whether a row goes right at a node is looked up in one table,
+The codes of a column (see `tree_nodes`) are ranks among the cuts of all models together. Siblings
+lie side by side, and whether a row goes right at a node is looked up in one table,
 
     next(node) = left(node) + table[offset(node) + code of the node's column],
 
-in which nodes that compare with a cut share the steps of their column, and nodes with sets have rows of their own. A
-leaf is its own left child. So one step down all trees of all models is five look-ups, whatever the library that made
-them.
+in which nodes that compare with a cut share the steps of their column, and nodes with sets have
+rows of their own. A leaf is its own left child. So one step down all trees of all models is five
+look-ups, whatever the library that made them.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,8 @@ from holdfast.models.compiled.tree_leaves import TreeIndex
 from holdfast.models.compiled.tree_nodes import Codes, Ints
 from holdfast.schema.feature import Array
 
-Slot = tuple[int, int, int | None, bool]  # encoded columns, the one that says missing, and is that code the first?
+# encoded columns, the one that says missing, and is that code the first?
+Slot = tuple[int, int, int | None, bool]
 VISITED = 1 << 20  # rows times trees at once: they stay in the cache
 
 
@@ -58,19 +59,26 @@ class TreeBank:
     """The trees of M models with the same outputs: encoded rows (n, d) -> (M, n, outputs)."""
 
     def __init__(self, models: Sequence[TreeIndex]) -> None:
-        self.count, self.outputs = len(models), len(models[0].nodes.start)
+        self.count = len(models)
+        self.outputs = len(models[0].nodes.start)
         self.columns = _columns(models)
         writer = _Writer(models, self.columns)
         trees = max(len(m.nodes.roots) for m in models)
-        roots = np.full((self.count, trees), writer.nothing)  # models with fewer trees are filled up
+        # models with fewer trees are filled up
+        roots = np.full((self.count, trees), writer.nothing)
         for i, model in enumerate(models):
             roots[i, : len(model.nodes.roots)] = writer.roots[i]
         self.roots = torch.tensor(roots.reshape(-1))
-        self.column, self.offset, self.left = (torch.tensor(v) for v in (writer.column, writer.offset, writer.left))
-        self.table, self.value = torch.tensor(writer.table), torch.tensor(writer.value)
+        self.column = torch.tensor(writer.column)
+        self.offset = torch.tensor(writer.offset)
+        self.left = torch.tensor(writer.left)
+        self.table = torch.tensor(writer.table)
+        self.value = torch.tensor(writer.value)
         self.depth = writer.depth
         self.start = torch.tensor(np.stack([m.nodes.start for m in models]))[:, None]
-        self.share = torch.tensor([m.nodes.share for m in models], dtype=torch.float64)[:, None, None]
+        self.share = torch.tensor([m.nodes.share for m in models], dtype=torch.float64)[
+            :, None, None
+        ]
 
     def __call__(self, x: Tensor) -> Tensor:
         size = max(1, VISITED // max(1, len(self.roots)))
@@ -80,8 +88,11 @@ class TreeBank:
 
     def _sums(self, x: Tensor) -> Tensor:
         codes = torch.stack([c.of(x) for c in self.columns.values()], 1)  # (n, columns)
-        first = (torch.arange(len(x)) * codes.shape[1])[:, None].expand(-1, len(self.roots)).reshape(-1)
-        codes, node = codes.view(-1), self.roots.repeat(len(x))
+        first = (
+            (torch.arange(len(x)) * codes.shape[1])[:, None].expand(-1, len(self.roots)).reshape(-1)
+        )
+        codes = codes.view(-1)
+        node = self.roots.repeat(len(x))
         for _ in range(self.depth):  # index_select is several times as fast as an index in brackets
             code = codes.index_select(0, self.column.index_select(0, node).add_(first))
             right = self.table.index_select(0, code.add_(self.offset.index_select(0, node)))
@@ -103,7 +114,9 @@ def _columns(models: Sequence[TreeIndex]) -> dict[Slot, ColumnCodes]:
         cuts = np.unique(np.concatenate(known)) if known else None
         count = first.count if cuts is None else len(cuts) + 1 + (first.indicator is not None)
         missing_code = 0 if first.missing_code == 0 else count - 1
-        out[slot] = ColumnCodes(Codes(first.at, cuts, count, first.indicator, missing_code), len(out))
+        out[slot] = ColumnCodes(
+            Codes(first.at, cuts, count, first.indicator, missing_code), len(out)
+        )
     return out
 
 
@@ -112,16 +125,21 @@ def _slot(c: Codes) -> Slot:
 
 
 class _Writer:
-    """Numbers the nodes of all models anew, siblings side by side, and writes the table of who goes right."""
+    """Numbers the nodes of all models anew, siblings side by side, and writes the table of who goes
+    right."""
 
     def __init__(self, models: Sequence[TreeIndex], columns: dict[Slot, ColumnCodes]) -> None:
         widest = max((c.codes.count for c in columns.values()), default=1)
-        self.rows = [np.zeros(widest, dtype=np.int64)]  # of the table; in the first nobody goes right
-        self.length, self.nothing, self.depth = widest, 0, 0
+        # of the table; in the first nobody goes right
+        self.rows = [np.zeros(widest, dtype=np.int64)]
+        self.length = widest
+        self.nothing = 0
+        self.depth = 0
         steps = {slot: self._row(np.repeat([0, 1], c.codes.count)) for slot, c in columns.items()}
         column, offset, left = ([np.zeros(1, dtype=np.int64)] for _ in range(3))
         value = [np.zeros((1, len(models[0].nodes.start)))]  # node 0 is a leaf that adds nothing
-        self.roots, count = list[Ints](), 1
+        self.roots = list[Ints]()
+        count = 1
         for model in models:
             assert model.rights is not None
             own = [columns[_slot(c)] for c in model.codes]
@@ -129,14 +147,18 @@ class _Writer:
             places = np.zeros(len(order), dtype=np.int64)
             offsets = np.zeros(len(order), dtype=np.int64)
             lookups = [c.own_code(codes) for c, codes in zip(own, model.codes, strict=True)]
-            ranks = [_last_within(lookup, codes.count) for lookup, codes in zip(lookups, model.codes, strict=True)]
+            ranks = [
+                _last_within(lookup, codes.count)
+                for lookup, codes in zip(lookups, model.codes, strict=True)
+            ]
             for i, node in enumerate(order.tolist()):
                 if node not in model.rights:
                     continue
                 place, right = model.rights[node]
                 places[i] = own[place].place
                 first = int(right.argmax()) if right.any() else len(right)
-                if bool(right[first:].all()):  # a step: nobody below `first` goes right, everybody from there on
+                # a step: nobody below `first` goes right, everybody from there on
+                if bool(right[first:].all()):
                     last = ranks[place][first - 1] if first else -1
                     slot = _slot(model.codes[place])
                     offsets[i] = steps[slot] + columns[slot].codes.count - 1 - last
@@ -149,8 +171,11 @@ class _Writer:
             self.roots.append(roots)
             self.depth = max(self.depth, depth)
             count += len(order)
-        self.column, self.offset, self.left = (np.concatenate(v) for v in (column, offset, left))
-        self.value, self.table = np.concatenate(value), np.concatenate(self.rows)
+        self.column = np.concatenate(column)
+        self.offset = np.concatenate(offset)
+        self.left = np.concatenate(left)
+        self.value = np.concatenate(value)
+        self.table = np.concatenate(self.rows)
 
     def _row(self, goes_right: Ints) -> int:
         """Where a new row of the table begins."""
@@ -166,10 +191,15 @@ def _last_within(own_code: Ints, count: int) -> Ints:
 
 
 def _level_by_level(model: TreeIndex, first: int) -> tuple[Ints, Ints, Ints, int]:
-    """The nodes of all trees from the roots down, siblings side by side; the new number of each one's left child, its
-    own if it is a leaf; the new numbers of the roots, which begin at `first`; and how many steps there are."""
+    """The nodes of all trees from the roots down, siblings side by side; the new number of each
+    one's left child, its own if it is a leaf; the new numbers of the roots, which begin at `first`;
+    and how many steps there are."""
     nodes = model.nodes
-    level, order, left, count, depth = nodes.roots, list[Ints](), list[Ints](), first + len(nodes.roots), 0
+    level = nodes.roots
+    order = list[Ints]()
+    left = list[Ints]()
+    count = first + len(nodes.roots)
+    depth = 0
     begin = first
     while len(level):
         inner = nodes.left[level] >= 0
@@ -177,21 +207,29 @@ def _level_by_level(model: TreeIndex, first: int) -> tuple[Ints, Ints, Ints, int
         new[inner] = count + 2 * np.arange(int(inner.sum()))
         order.append(level)
         left.append(new)
-        begin, count = count, count + 2 * int(inner.sum())
+        begin = count
+        count = count + 2 * int(inner.sum())
         level = np.stack([nodes.left[level[inner]], nodes.right[level[inner]]], 1).reshape(-1)
         depth += bool(len(level))
-    return np.concatenate(order), np.concatenate(left), np.arange(first, first + len(nodes.roots)), depth
+    return (
+        np.concatenate(order),
+        np.concatenate(left),
+        np.arange(first, first + len(nodes.roots)),
+        depth,
+    )
 
 
 def _values(model: TreeIndex, order: Ints) -> Array:
     """(nodes, outputs) what each leaf adds."""
-    nodes, outputs = model.nodes, len(model.nodes.start)
+    outputs = len(model.nodes.start)
+    nodes = model.nodes
     ends = np.append(nodes.roots[1:], len(nodes.left))
     tree = np.searchsorted(ends, order, side="right")
     to = nodes.adds_to[tree]
     value = np.zeros((len(order), outputs))
     leaf = nodes.left[order] < 0
-    wide, single = leaf & (to < 0), leaf & (to >= 0)
+    wide = leaf & (to < 0)
+    single = leaf & (to >= 0)
     value[wide] = nodes.value[order[wide]]
     value[single, to[single]] = nodes.value[order[single], 0]
     return value

@@ -1,12 +1,13 @@
-"""The leaves of all trees as boxes of codes: what a search needs that walks the model's own thresholds.
+"""The leaves of all trees as boxes of codes: what a search needs that walks the model's own
+thresholds.
 
-Every column that a node tests has codes (see `tree_nodes`), and a leaf is reached exactly if the code of each column is
-among those that its path lets through,
+Every column that a node tests has codes (see `tree_nodes`), and a leaf is reached exactly if the
+code of each column is among those that its path lets through,
 
     leaf l is reached  <=>  inside_j[l, code_j] for all columns j.
 
-So with all codes but one given, the model along the remaining column is a sum of such rows of `inside`, and what a
-whole box of codes can reach is an `any` over them.
+So with all codes but one given, the model along the remaining column is a sum of such rows of
+`inside`, and what a whole box of codes can reach is an `any` over them.
 """
 
 from collections.abc import Sequence
@@ -30,7 +31,8 @@ Rights = dict[int, tuple[int, Mask]]
 
 @dataclass(frozen=True)
 class Cells:
-    """Where the answer can change along one feature: between levels, at cuts, and between a number and none."""
+    """Where the answer can change along one feature: between levels, at cuts, and between a number
+    and none."""
 
     feature: int
     at: slice  # its encoded columns
@@ -39,14 +41,22 @@ class Cells:
 
     @property
     def count(self) -> int:
-        return self.at.stop - self.at.start if self.cuts is None else len(self.cuts) + 1 + self.has_gap
+        return (
+            self.at.stop - self.at.start if self.cuts is None else len(self.cuts) + 1 + self.has_gap
+        )
 
     def of(self, x: Tensor) -> Tensor:
         """(n, d) encoded rows -> (n,) the cell that each is in."""
         if self.cuts is None:
             return x[:, self.at].argmax(1)
-        cell = torch.searchsorted(torch.tensor(self.cuts, dtype=x.dtype), x[:, self.at.start].contiguous())
-        return torch.where(x[:, self.at.stop - 1] > 0.5, self.count - 1, cell) if self.has_gap else cell
+        cell = torch.searchsorted(
+            torch.tensor(self.cuts, dtype=x.dtype), x[:, self.at.start].contiguous()
+        )
+        return (
+            torch.where(x[:, self.at.stop - 1] > 0.5, self.count - 1, cell)
+            if self.has_gap
+            else cell
+        )
 
 
 @dataclass(frozen=True)
@@ -92,10 +102,11 @@ class Leaves:
 
 @dataclass(frozen=True)
 class TreeIndex:
-    """The trees of a model, over the encoded columns of a schema: where its scores can change, and to what.
+    """The trees of a model, over the encoded columns of a schema: where its scores can change, and
+    to what.
 
-    `cells` says where, feature by feature; `leaves` has the tables to look scores up in, each made when it is first
-    needed, and then kept. `rights` is left out where they would be too large.
+    `cells` says where, feature by feature; `leaves` has the tables to look scores up in, each made
+    when it is first needed, and then kept. `rights` is left out where they would be too large.
     """
 
     nodes: Nodes
@@ -111,9 +122,14 @@ class TreeIndex:
 
     @property
     def ends(self) -> list[tuple[int, Array]]:
-        """Features of numbers, and the last number of the table on this side of each of their cuts."""
+        """Features of numbers, and the last number of the table on this side of each of their
+        cuts."""
         place = {s.start: i for i, s in enumerate(self.schema.slices)}
-        found = [(place[c.at.start], c.ends) for c in self.codes if c.ends is not None and c.at.start in place]
+        found = [
+            (place[c.at.start], c.ends)
+            for c in self.codes
+            if c.ends is not None and c.at.start in place
+        ]
         return [(i, ends[np.isfinite(ends)]) for i, ends in found]
 
     def _codes_at(self, at: slice) -> list[int]:
@@ -129,9 +145,12 @@ class TreeIndex:
             if f.is_category and codes:
                 out.append(Cells(i, at, None))
             elif codes:
-                # Nodes that send missing numbers left and right have codes of their own, and so cuts.
+                # Nodes that send missing numbers left and right have codes of their own, and so
+                # cuts.
                 cuts = [c.cuts for c in codes if c.cuts is not None and c.at.start == at.start]
-                out.append(Cells(i, at, np.unique(np.concatenate([np.zeros(0), *cuts])), f.has_gaps))
+                out.append(
+                    Cells(i, at, np.unique(np.concatenate([np.zeros(0), *cuts])), f.has_gaps)
+                )
         return out
 
     @cached_property
@@ -140,17 +159,22 @@ class TreeIndex:
         if self.rights is None:
             return None
         order, tree, per_code = _boxes(self.nodes, self.codes, self.rights)
-        k, to = len(self.nodes.start), self.nodes.adds_to[tree]
-        values, wide = np.zeros((len(order), k)), to < 0
+        k = len(self.nodes.start)
+        to = self.nodes.adds_to[tree]
+        values = np.zeros((len(order), k))
+        wide = to < 0
         values[wide] = self.nodes.value[order[wide]]
         values[np.flatnonzero(~wide), to[~wide]] = self.nodes.value[order[~wide], 0]
-        value, features = torch.tensor(values), list[FeatureLeaves]()
+        value = torch.tensor(values)
+        features = list[FeatureLeaves]()
         for cells in self.cells:
             inside = np.ones((len(order), cells.count), dtype=bool)
             for i in self._codes_at(cells.at):
                 inside &= per_code[i][:, self._codes_of(self.codes[i], cells)]
             features.append(FeatureLeaves(cells, torch.tensor(inside), value))
-        return Leaves(features, value, torch.tensor(tree), torch.tensor(self.nodes.start), self.nodes.share)
+        return Leaves(
+            features, value, torch.tensor(tree), torch.tensor(self.nodes.start), self.nodes.share
+        )
 
     def _codes_of(self, codes: Codes, cells: Cells) -> Ints:
         """(cells,) the code of each cell of the feature: that of any row in it."""
@@ -168,9 +192,12 @@ class TreeIndex:
 
 
 def _boxes(nodes: Nodes, codes: Sequence[Codes], rights: Rights) -> tuple[Ints, Ints, list[Mask]]:
-    """Leaves (as nodes) from left to right, the tree of each, and for each column the codes that it lets through."""
-    order, tree = list[int](), list[int]()
-    spans: dict[int, tuple[int, int]] = {}  # of each node: its first leaf, and the one after its last
+    """Leaves (as nodes) from left to right, the tree of each, and for each column the codes that it
+    lets through."""
+    order = list[int]()
+    tree = list[int]()
+    # of each node: its first leaf, and the one after its last
+    spans: dict[int, tuple[int, int]] = {}
 
     def number(node: int, which: int) -> None:
         first = len(order)

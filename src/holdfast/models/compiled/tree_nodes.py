@@ -1,10 +1,12 @@
-"""The nodes of all trees of a model, whatever library made them, as tests on the columns of a table.
+"""The nodes of all trees of a model, whatever library made them, as tests on the columns of a
+table.
 
-A node sends a row to the left if its input is low enough. Every library compares in a precision of its own, behind a
-pipeline that scales in one of its own; but all of these steps rise, so for a column of numbers there is one encoded
-value x* such that a row goes left exactly if x <= x*. It is found by bisection over all doubles, with the library's
-own arithmetic. For a column of levels the node is tried with each level, once. What remains is integers: the rank of an
-encoded value among all x* of its column, or the position of a level; a node becomes the set of codes that go right.
+A node sends a row to the left if its input is low enough. Every library compares in a precision of
+its own, behind a pipeline that scales in one of its own; but all of these steps rise, so for a
+column of numbers there is one encoded value x* such that a row goes left exactly if x <= x*. It is
+found by bisection over all doubles, with the library's own arithmetic. For a column of levels the
+node is tried with each level, once. What remains is integers: the rank of an encoded value among
+all x* of its column, or the position of a level; a node becomes the set of codes that go right.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,8 +27,9 @@ LAST = np.finfo(np.float64).max
 
 @dataclass(frozen=True)
 class Nodes:
-    """All trees one after the other. A row with input v goes left at a node if v <= threshold (v < threshold where
-    `strict`), compared in `precision`; if missing, where `missing_left` says; at a node in `sets`, if v is in the set.
+    """All trees one after the other. A row with input v goes left at a node if v <= threshold (v <
+    threshold where `strict`), compared in `precision`; if missing, where `missing_left` says; at a
+    node in `sets`, if v is in the set.
     """
 
     roots: Ints  # (trees,)
@@ -44,7 +47,8 @@ class Nodes:
     outputs: Outputs = "logits"
     sets: dict[int, Array] = field(default_factory=dict[int, Array])
     sets_left: bool = True  # do the members of a set go left, or right?
-    zero_missing: Mask | None = None  # (nodes,) zeros count as missing too: numbers up to the size of
+    # (nodes,) zeros count as missing too: numbers up to the size of
+    zero_missing: Mask | None = None
     zero: float = ZERO
 
     def goes_left(self, v: Array, at: Ints) -> Mask:
@@ -68,20 +72,24 @@ class Codes:
     """How the encoded columns of one column of the table become a code."""
 
     at: slice
-    cuts: Array | None  # sorted x*: the code is the number of them below the value; None: of the largest column
+    # sorted x*: the code is the number of them below the value; None: of the largest column
+    cuts: Array | None
     count: int  # how many codes there are
-    indicator: int | None = None  # the encoded column that is 1 where the number is missing; its code is then
+    # the encoded column that is 1 where the number is missing; its code is then
+    indicator: int | None = None
     missing_code: int = 0  # the first of all, or the last
-    ends: Array | None = None  # of numbers: the last one of the table on this side of each cut, NaN next to zero
+    # of numbers: the last one of the table on this side of each cut, NaN next to zero
+    ends: Array | None = None
 
 
 def code_columns(
     nodes: Nodes, columns: Sequence[Column], raws: Sequence[Raw]
 ) -> tuple[list[Codes], dict[int, tuple[int, Mask]]]:
-    """The codes of every column that a node tests; and for each node the place of its column, and who goes right."""
+    """The codes of every column that a node tests; and for each node the place of its column, and
+    who goes right."""
     inner = np.flatnonzero(nodes.left >= 0)
-    # Nodes that send missing numbers to the left and to the right have codes of their own, in which the one for missing
-    # comes first or last: then a node is one comparison.
+    # Nodes that send missing numbers to the left and to the right have codes of their own, in which
+    # the one for missing comes first or last: then a node is one comparison.
     by_raw: dict[tuple[int, bool], list[int]] = {}
     missing_left = _missing_left(nodes, columns, raws, inner)
     for i, left in zip(inner.tolist(), missing_left.tolist(), strict=True):
@@ -89,11 +97,14 @@ def code_columns(
     codes: list[Codes] = []
     rights: dict[int, tuple[int, Mask]] = {}
     for (raw, missing_first), its_nodes in sorted(by_raw.items()):
-        place, at = len(codes), np.array(its_nodes)
+        place = len(codes)
+        at = np.array(its_nodes)
         levels = raws[raw].levels
         if levels is not None:
             codes.append(level_codes(raws[raw]))
-            for node, right in zip(its_nodes, _of_levels(nodes, columns, at, len(levels)), strict=True):
+            for node, right in zip(
+                its_nodes, _of_levels(nodes, columns, at, len(levels)), strict=True
+            ):
                 rights[node] = place, right
             continue
         edges = _cuts(nodes, columns, raws[raw], at)
@@ -101,16 +112,23 @@ def code_columns(
         cuts, first_of = np.unique(np.concatenate([low, cut, high]), return_index=True)
         ends = np.concatenate([last for _, last in edges])[first_of]
         finite = np.abs(cuts) < LAST  # the others part nothing from nothing
-        cuts, ends = cuts[finite], ends[finite]
+        cuts = cuts[finite]
+        ends = ends[finite]
         indicator = raws[raw].indicator
         count = len(cuts) + 1 + (indicator is not None)
-        codes.append(Codes(raws[raw].at, cuts, count, indicator, 0 if missing_first else count - 1, ends))
+        codes.append(
+            Codes(raws[raw].at, cuts, count, indicator, 0 if missing_first else count - 1, ends)
+        )
         ranks = np.arange(len(cuts) + 1)
-        first, z0, z1 = (np.where(v > -LAST, np.searchsorted(cuts, v), -1) for v in (cut, low, high))
+        first = np.where(cut > -LAST, np.searchsorted(cuts, cut), -1)
+        z0 = np.where(low > -LAST, np.searchsorted(cuts, low), -1)
+        z1 = np.where(high > -LAST, np.searchsorted(cuts, high), -1)
         for j, node in enumerate(its_nodes):
             right = ranks > first[j]
             if nodes.zero_missing is not None and nodes.zero_missing[node]:
-                right = np.where((ranks > z0[j]) & (ranks <= z1[j]), not nodes.missing_left[node], right)
+                right = np.where(
+                    (ranks > z0[j]) & (ranks <= z1[j]), not nodes.missing_left[node], right
+                )
             if indicator is not None:
                 right = np.append(False, right) if missing_first else np.append(right, True)
             rights[node] = place, right
@@ -134,7 +152,9 @@ def level_codes(raw: Raw) -> Codes:
     count = len(raw.levels)
     if raw.feature.is_category:
         return Codes(raw.at, None, count)
-    return Codes(raw.at, bisect(lambda x: raw.decoded(x) <= np.arange(count - 1.0), count - 1), count)
+    return Codes(
+        raw.at, bisect(lambda x: raw.decoded(x) <= np.arange(count - 1.0), count - 1), count
+    )
 
 
 def _of_levels(nodes: Nodes, columns: Sequence[Column], at: Ints, count: int) -> list[Mask]:
@@ -152,7 +172,8 @@ def _of_levels(nodes: Nodes, columns: Sequence[Column], at: Ints, count: int) ->
     return out
 
 
-Edge = tuple[Array, Array]  # encoded values up to which something holds, and the last numbers of the table there
+# encoded values up to which something holds, and the last numbers of the table there
+Edge = tuple[Array, Array]
 
 
 def _cuts(nodes: Nodes, columns: Sequence[Column], raw: Raw, at: Ints) -> tuple[Edge, Edge, Edge]:
@@ -172,22 +193,29 @@ def _cuts(nodes: Nodes, columns: Sequence[Column], raw: Raw, at: Ints) -> tuple[
         empty = cut[0][:0], cut[1][:0]
         return empty, cut, empty
     z = nodes.zero
-    return _edge(raw, lambda v: inputs(v) < -z, len(at)), cut, _edge(raw, lambda v: inputs(v) <= z, len(at))
+    return (
+        _edge(raw, lambda v: inputs(v) < -z, len(at)),
+        cut,
+        _edge(raw, lambda v: inputs(v) <= z, len(at)),
+    )
 
 
 def _edge(raw: Raw, holds: Callable[[Array], Mask], n: int) -> Edge:
     """(n,) the encoded value up to which a falling condition on numbers of the table holds.
 
-    Encoding a number and decoding it again may change its last digit. Wherever decoded numbers begin to fail, the edge
-    lies between the encodings of the last number for which the condition holds and of the next one that the table can
-    hold, so that rows of a table are on the right side.
+    Encoding a number and decoding it again may change its last digit. Wherever decoded numbers
+    begin to fail, the edge lies between the encodings of the last number for which the condition
+    holds and of the next one that the table can hold, so that rows of a table are on the right
+    side.
     """
-    edge, f = bisect(lambda x: holds(raw.decoded(x)), n), raw.feature
+    edge = bisect(lambda x: holds(raw.decoded(x)), n)
+    f = raw.feature
     with np.errstate(over="ignore", invalid="ignore"):  # of edges at either end of all numbers
         if f is None or f.kind != "real" or not raw.by_table:
             return edge, raw.decoded(edge)
         last = f.stored(bisect(lambda v: holds(f.stored(v)), n))
-        here, beyond = ((v - f.center) / f.scale for v in (last, last + f.digit(last)))
+        here = (last - f.center) / f.scale
+        beyond = ((last + f.digit(last)) - f.center) / f.scale
         between = np.maximum(np.minimum(edge, np.nextafter(beyond, -np.inf)), here)
         # The smallest numbers of all are encoded like zero, which is the one that tables have.
         zero = -f.center / f.scale
@@ -197,15 +225,19 @@ def _edge(raw: Raw, holds: Callable[[Array], Mask], n: int) -> Edge:
 
 
 def bisect(holds: Callable[[Array], Mask], n: int) -> Array:
-    """(n,) the largest double for which a falling condition holds; the lowest of all if it never does."""
+    """(n,) the largest double for which a falling condition holds; the lowest of all if it never
+    does."""
     top = LAST.view(np.int64)
-    low, high = np.full(n, -top), np.full(n, top)  # doubles in their order are integers in theirs
+    # doubles in their order are integers in theirs
+    low = np.full(n, -top)
+    high = np.full(n, top)
     with np.errstate(over="ignore", invalid="ignore"):
         done = holds(_double(high))
         while (low < high - 1).any():
             middle = low + ((high >> 1) - (low >> 1))
             yes = holds(_double(middle))
-            low, high = np.where(yes, middle, low), np.where(yes, high, middle)
+            low = np.where(yes, middle, low)
+            high = np.where(yes, high, middle)
     return np.where(done, LAST, _double(low))
 
 

@@ -1,12 +1,14 @@
 """All trees of a model over blocks of rows, with integers only.
 
-Number the leaves of a tree from left to right. With b = 1 where a row would go right at a node, the leaf below it is
+Number the leaves of a tree from left to right. With b = 1 where a row would go right at a node, the
+leaf below it is
 
     leaf(node) = max(leaf(left), b * leaf(right)),
 
-as every leaf on the right has a higher number. So a tree is some comparisons, products and maxima of bytes, each over a
-whole block of rows, 32 of them in one instruction; every node is looked at for every row, and that is still faster than
-walking from node to node. What a leaf adds is looked up once per tree.
+as every leaf on the right has a higher number. So a tree is some comparisons, products and maxima
+of bytes, each over a whole block of rows, 32 of them in one instruction; every node is looked at
+for every row, and that is still faster than walking from node to node. What a leaf adds is looked
+up once per tree.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,14 +28,16 @@ BLOCK = 1 << 15  # rows: registers stay in the second-level cache
 PIECE = 1 << 12  # rows that are turned into columns at a time
 MANY = 12  # levels from which on a set is looked up rather than compared with one by one
 
-Op = tuple[Callable[..., Any], Any, Any, Any]  # function, first, second, result: slots of codes, registers, constants
+# function, first, second, result: slots of codes, registers, constants
+Op = tuple[Callable[..., Any], Any, Any, Any]
 
 
 @dataclass(frozen=True)
 class Tree:
     """The program of one tree."""
 
-    ops: list[Op]  # on slots ("code", i), ("register", i), the same as booleans ("bits", i), and constants
+    # on slots ("code", i), ("register", i), the same as booleans ("bits", i), and constants
+    ops: list[Op]
     result: Any
     value: Array  # (k, leaves)
     adds_to: int
@@ -42,10 +46,14 @@ class Tree:
 class TreeProgram:
     """The sum of the trees, ready to be evaluated: encoded rows (n, d) -> (n, outputs)."""
 
-    def __init__(self, nodes: Nodes, codes: Sequence[Codes], rights: dict[int, tuple[int, Mask]]) -> None:
+    def __init__(
+        self, nodes: Nodes, codes: Sequence[Codes], rights: dict[int, tuple[int, Mask]]
+    ) -> None:
         self.code_dtype: Any = np.min_scalar_type(max((c.count for c in codes), default=1))
         self.coders = [coder(c, self.code_dtype) for c in codes]
-        self.start, self.share, self.outputs = nodes.start, nodes.share, len(nodes.start)
+        self.start = nodes.start
+        self.share = nodes.share
+        self.outputs = len(nodes.start)
         self.registers = 1
         written = [self._tree(nodes, which, rights) for which in range(len(nodes.roots))]
         self.constants: list[Any] = []
@@ -61,7 +69,9 @@ class TreeProgram:
             return places[key]
 
         ops = [[(f, place(a), place(b), place(o)) for f, a, b, o in tree.ops] for tree in written]
-        self.trees = [replace(t, ops=o, result=place(t.result)) for t, o in zip(written, ops, strict=True)]
+        self.trees = [
+            replace(t, ops=o, result=place(t.result)) for t, o in zip(written, ops, strict=True)
+        ]
 
     def __call__(self, x: Tensor) -> Tensor:
         rows = x.numpy()
@@ -77,7 +87,11 @@ class TreeProgram:
             for coder, out in zip(self.coders, codes, strict=True):
                 coder(columns, out[at])
         registers = np.empty((self.registers, n), dtype=np.uint8)
-        slots: list[Any] = [*codes, *[view for r in registers for view in (r, r.view(np.bool_))], *self.constants]
+        slots: list[Any] = [
+            *codes,
+            *[view for r in registers for view in (r, r.view(np.bool_))],
+            *self.constants,
+        ]
         total[:] = self.start[:, None]
         looked = np.empty(n)
         for tree in self.trees:
@@ -86,7 +100,11 @@ class TreeProgram:
             leaf = slots[tree.result]
             for k, value in enumerate(tree.value):
                 target = total[k if tree.adds_to < 0 else tree.adds_to]
-                target += value[leaf] if len(value) == 1 else np.take(value, leaf, out=looked, mode="clip")
+                target += (
+                    value[leaf]
+                    if len(value) == 1
+                    else np.take(value, leaf, out=looked, mode="clip")
+                )
         if self.share != 1.0:
             total /= self.share
 
@@ -94,26 +112,35 @@ class TreeProgram:
         writer = Writer(nodes, rights, self.code_dtype)
         result = writer.below(int(nodes.roots[which]))
         self.registers = max(self.registers, writer.used)
-        return Tree(writer.ops, result, np.ascontiguousarray(nodes.value[writer.leaves].T), int(nodes.adds_to[which]))
+        return Tree(
+            writer.ops,
+            result,
+            np.ascontiguousarray(nodes.value[writer.leaves].T),
+            int(nodes.adds_to[which]),
+        )
 
 
 class Writer:
     """Writes the program of one tree."""
 
     def __init__(self, nodes: Nodes, rights: dict[int, tuple[int, Mask]], dtype: Any) -> None:
-        self.nodes, self.rights, self.dtype = nodes, rights, dtype
+        self.nodes = nodes
+        self.rights = rights
+        self.dtype = dtype
         self.ops: list[Op] = []
         self.leaves: list[int] = []  # nodes, from left to right
         self.free: list[int] = []
         self.used = 0
 
     def below(self, node: int) -> Any:
-        """A slot that will hold the number of the leaf below the node, or, below a leaf, that number itself."""
+        """A slot that will hold the number of the leaf below the node, or, below a leaf, that
+        number itself."""
         if self.nodes.left[node] < 0:
             self.leaves.append(node)
             return len(self.leaves) - 1
         # A slot is a tuple, the number of a leaf is not.
-        left, right = (self.below(int(side[node])) for side in (self.nodes.left, self.nodes.right))
+        left = self.below(int(self.nodes.left[node]))
+        right = self.below(int(self.nodes.right[node]))
         b = self._bits(node)
         slot = "register", b
         if isinstance(left, int) and isinstance(right, int):  # then right = left + 1
@@ -143,7 +170,8 @@ class Writer:
     def _bits(self, node: int) -> int:
         """A register with 1 where a row goes right at the node."""
         place, right = self.rights[node]
-        code, register = ("code", place), self._register()
+        code = "code", place
+        register = self._register()
         bits = "bits", register
         one = self.dtype.type
         flips = np.flatnonzero(np.diff(right))
@@ -157,7 +185,9 @@ class Writer:
             if len(members) > MANY:
                 self.ops.append((partial(_look_up, right), code, None, bits))
                 return register
-            same, join = (np.equal, np.logical_or) if few is right else (np.not_equal, np.logical_and)
+            same, join = (
+                (np.equal, np.logical_or) if few is right else (np.not_equal, np.logical_and)
+            )
             self.ops.append((same, code, one(members[0]), bits))
             other = self._register()
             for m in members[1:]:
@@ -173,7 +203,8 @@ def _look_up(right: Mask, code: Any, _: Any, out: Any) -> None:
 
 
 def pieces(rows: Array) -> Iterator[tuple[slice, Array]]:
-    """Columns (d, n) of a few rows (n, d) at a time, in the same memory, which stays in the cache."""
+    """Columns (d, n) of a few rows (n, d) at a time, in the same memory, which stays in the
+    cache."""
     turned = np.empty((rows.shape[1], min(PIECE, len(rows))))
     for begin in range(0, len(rows), PIECE):
         piece = rows[begin : begin + PIECE]
@@ -187,19 +218,30 @@ def coder(codes: Codes, dtype: Any) -> Callable[[Array, npt.NDArray[Any]], None]
     if codes.cuts is None:
         count = codes.at.stop - codes.at.start
         # The first level weighs most: among the largest columns, the heaviest is the first.
-        return partial(_levels, codes.at, np.arange(count, 0, -1, dtype=np.min_scalar_type(count))[:, None])
+        return partial(
+            _levels, codes.at, np.arange(count, 0, -1, dtype=np.min_scalar_type(count))[:, None]
+        )
     ranks = Ranks(codes.cuts, codes.at.start, dtype)
-    return ranks if codes.indicator is None else partial(_or_missing, ranks, codes.indicator, codes.missing_code)
+    return (
+        ranks
+        if codes.indicator is None
+        else partial(_or_missing, ranks, codes.indicator, codes.missing_code)
+    )
 
 
 def _levels(at: slice, weights: npt.NDArray[Any], columns: Array, out: npt.NDArray[Any]) -> None:
     """The position of the largest of the one-hot columns, the first if there are several."""
     hot = columns[at]
-    np.subtract(len(hot), ((hot == hot.max(axis=0)) * weights).max(axis=0), out=out, casting="unsafe")
+    np.subtract(
+        len(hot), ((hot == hot.max(axis=0)) * weights).max(axis=0), out=out, casting="unsafe"
+    )
 
 
-def _or_missing(ranks: "Ranks", indicator: int, code: int, columns: Array, out: npt.NDArray[Any]) -> None:
-    """Ranks of numbers that may be missing: one more code, the first or the last, is for those that are."""
+def _or_missing(
+    ranks: "Ranks", indicator: int, code: int, columns: Array, out: npt.NDArray[Any]
+) -> None:
+    """Ranks of numbers that may be missing: one more code, the first or the last, is for those that
+    are."""
     ranks(columns, out)
     if code == 0:
         out += 1
@@ -209,14 +251,19 @@ def _or_missing(ranks: "Ranks", indicator: int, code: int, columns: Array, out: 
 class Ranks:
     """The number of cuts below an encoded value.
 
-    A grid of cells is laid over the cuts: the cell of a value says how many cuts lie in lower cells, and only those in
-    the same cell have to be compared with. Where they crowd too much, a binary search it is.
+    A grid of cells is laid over the cuts: the cell of a value says how many cuts lie in lower
+    cells, and only those in the same cell have to be compared with. Where they crowd too much, a
+    binary search it is.
     """
 
-    CELLS, CROWD = 8, 3  # cells per cut; most comparisons per value
+    # cells per cut; most comparisons per value
+    CELLS = 8
+    CROWD = 3
 
     def __init__(self, cuts: Array, at: int, dtype: Any) -> None:
-        self.cuts, self.at, self.cells = cuts, at, 0
+        self.cuts = cuts
+        self.at = at
+        self.cells = 0
         if len(cuts) > self.CROWD and np.isfinite(cuts[-1] - cuts[0]):
             self.cells = 1 << int(np.ceil(np.log2(self.CELLS * len(cuts))))
             self.scale = self.cells / (cuts[-1] - cuts[0])
@@ -227,7 +274,8 @@ class Ranks:
                 return
             lower = np.searchsorted(cell, np.arange(self.cells))
             padded = np.append(cuts, np.full(crowd, np.inf))
-            self.inside, self.lower = [padded[lower + i] for i in range(crowd)], lower.astype(dtype)
+            self.inside = [padded[lower + i] for i in range(crowd)]
+            self.lower = lower.astype(dtype)
 
     def _cell(self, x: Array) -> npt.NDArray[np.intp]:
         place = x - self.cuts[0]

@@ -1,4 +1,5 @@
-"""What a file is, told by its content, and nothing loaded; its name only breaks ties between files that run code."""
+"""What a file is, told by its content, and nothing loaded; its name only breaks ties between files
+that run code."""
 
 import contextlib
 import pickletools
@@ -7,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from holdfast.models.formats.limits import names_in_zip, refuse
+from holdfast.errors import FileError
+from holdfast.models.formats.limits import names_in_zip
 
 Loading = Literal["data", "code", "unknown"]
 HEAD = 1 << 16  # bytes looked at
@@ -15,7 +17,8 @@ HEAD = 1 << 16  # bytes looked at
 
 @dataclass(frozen=True)
 class Kind:
-    """A file format: its name in words, whether a file holds data or can run code, and the module that reads it."""
+    """A file format: its name in words, whether a file holds data or can run code, and the module
+    that reads it."""
 
     name: str
     title: str
@@ -24,15 +27,22 @@ class Kind:
 
 
 CODE = {
-    "pt2": "a torch.export program (.pt2)", "torchscript": "a TorchScript program", "pickle": "a pickle",
-    "torch": "a torch file, which holds a pickle", "joblib": "a joblib file, which holds a pickle",
-    "cloudpickle": "a pickle made by cloudpickle", "dill": "a pickle made by dill",
+    "pt2": "a torch.export program (.pt2)",
+    "torchscript": "a TorchScript program",
+    "pickle": "a pickle",
+    "torch": "a torch file, which holds a pickle",
+    "joblib": "a joblib file, which holds a pickle",
+    "cloudpickle": "a pickle made by cloudpickle",
+    "dill": "a pickle made by dill",
     "compressed": "a compressed file, such as joblib and pickle make",
-}  # fmt: skip
+}
 UNKNOWN = {
-    "keras": "a Keras or HDF5 file", "catboost": "a CatBoost model", "empty": "an empty file",
-    "zip": "a zip file, but not one of a model", "unknown": "no model file that is known here",
-}  # fmt: skip
+    "keras": "a Keras or HDF5 file",
+    "catboost": "a CatBoost model",
+    "empty": "an empty file",
+    "zip": "a zip file, but not one of a model",
+    "unknown": "no model file that is known here",
+}
 KINDS: dict[str, Kind] = {
     **{name: Kind(name, title, "code") for name, title in CODE.items()},
     **{name: Kind(name, title, "unknown") for name, title in UNKNOWN.items()},
@@ -43,15 +53,27 @@ KINDS: dict[str, Kind] = {
     "xgboost-ubj": Kind("xgboost-ubj", "an XGBoost model (UBJSON)", "data", "xgboost"),
     "lightgbm": Kind("lightgbm", "a LightGBM model (text)", "data", "lightgbm"),
 }
-COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", b"\x04\x22\x4d\x18", b"\x28\xb5\x2f\xfd", b"\x5d\0\0")
+COMPRESSED = (
+    b"\x1f\x8b",
+    b"BZh",
+    b"\xfd7zXZ\0",
+    b"\x04\x22\x4d\x18",
+    b"\x28\xb5\x2f\xfd",
+    b"\x5d\0\0",
+)
 ZLIB = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
-MARKS = {b"CBM1": "catboost", b"\x89HDF\r\n\x1a\n": "keras", **dict.fromkeys(COMPRESSED + ZLIB, "compressed")}
+MARKS = {
+    b"CBM1": "catboost",
+    b"\x89HDF\r\n\x1a\n": "keras",
+    **dict.fromkeys(COMPRESSED + ZLIB, "compressed"),
+}
 PICKLED_NAMES = (".pkl", ".pickle", ".joblib", ".pt", ".pth", ".bin", ".dill", ".ckpt")
 
 
 def kind_of(path: Path) -> Kind:
     """The kind of a file; an error only if there is no such file."""
-    refuse(not path.is_file(), f"no model file at {str(path)!r}")
+    if not path.is_file():
+        raise FileError(f"no model file at {str(path)!r}")
     with path.open("rb") as file:
         head = file.read(HEAD)
     return KINDS[_name(path, head, path.stat().st_size)]
@@ -92,10 +114,15 @@ def _is_safetensors(head: bytes, size: int) -> bool:
 
 def _zipped(path: Path) -> str:
     names = names_in_zip(path)
-    inner = {name.partition("/")[2] or name for name in names}  # torch puts everything into one directory
+    # torch puts everything into one directory
+    inner = {name.partition("/")[2] or name for name in names}
     if "schema.json" in names:
         return "skops"
-    if "archive_format" in inner or "serialized_exported_program.json" in inner or "models/model.json" in inner:
+    if (
+        "archive_format" in inner
+        or "serialized_exported_program.json" in inner
+        or "models/model.json" in inner
+    ):
         return "pt2"
     if "constants.pkl" in inner or any(name.startswith("code/") for name in inner):
         return "torchscript"
@@ -110,7 +137,8 @@ def _zipped(path: Path) -> str:
 
 
 def _is_old_pickle(head: bytes) -> bool:
-    """Pickles of protocol 0 and 1 have no mark at the start: read the operations and see whether they make sense."""
+    """Pickles of protocol 0 and 1 have no mark at the start: read the operations and see whether
+    they make sense."""
     seen = set[str]()
     with contextlib.suppress(Exception):  # cut off by us, or no pickle
         for count, (code, _, _) in enumerate(pickletools.genops(head)):
@@ -129,7 +157,8 @@ def _pickled(path: Path, head: bytes) -> str:
     return {".joblib": "joblib", ".dill": "dill"}.get(path.suffix.lower(), "pickle")
 
 
-# The fields of an ONNX model (ModelProto) and how they are written; see `holdfast.models.formats.onnx.graph`.
+# The fields of an ONNX model (ModelProto) and how they are written; see
+# `holdfast.models.formats.onnx.graph`.
 MODEL_WIRES = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25: 2, 26: 2}
 
 

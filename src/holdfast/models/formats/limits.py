@@ -1,5 +1,6 @@
-"""Reading what strangers wrote: everything stops at a limit and says which, and a file is read once, so that what is
-checked is what is loaded. It may claim any size, nest without end, or inflate to a thousand times itself."""
+"""Reading what strangers wrote: everything stops at a limit and says which, and a file is read
+once, so that what is checked is what is loaded. It may claim any size, nest without end, or inflate
+to a thousand times itself."""
 
 import io
 import json
@@ -12,25 +13,25 @@ from holdfast.errors import FileError
 MOST_BYTES = 1 << 30  # of a file
 MOST_INFLATED = 1 << 30  # of everything in a zip file together
 MOST_ENTRIES = 20_000  # in a zip file
-FREE_BYTES, MOST_RATIO = 1 << 26, 200  # how far a zip file may shrink its content beyond the first 64 MiB
+# how far a zip file may shrink its content beyond the first 64 MiB
+FREE_BYTES = 1 << 26
+MOST_RATIO = 200
 CHUNK = 1 << 20
-
-
-def refuse(when: object, message: str) -> None:
-    """Raise a `FileError` when it is so."""
-    if when:
-        raise FileError(message)
 
 
 def read_bytes(path: Path) -> bytes:
     """The whole file."""
     size = path.stat().st_size
-    refuse(size > MOST_BYTES, f"{str(path)!r} has {size:,} bytes, more than the {MOST_BYTES:,} that are read")
+    if size > MOST_BYTES:
+        raise FileError(
+            f"{str(path)!r} has {size:,} bytes, more than the {MOST_BYTES:,} that are read"
+        )
     return path.read_bytes()
 
 
 def parse_json(text: bytes, what: str, *, nan: bool = False) -> Any:
-    """JSON with each key once and, unless `nan`, finite numbers only; readers differ on the rest."""
+    """JSON with each key once and, unless `nan`, finite numbers only; readers differ on the
+    rest."""
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
         out = dict(items)
@@ -52,12 +53,14 @@ def parse_json(text: bytes, what: str, *, nan: bool = False) -> Any:
 
 
 def unzip(data: bytes, what: str) -> dict[str, bytes]:
-    """The entries of a zip file, each inflated and compared with its checksum; a bomb is an error."""
+    """The entries of a zip file, each inflated and compared with its checksum; a bomb is an
+    error."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             entries = archive.infolist()
             _check_claims(entries, len(data), what)
-            out, left = dict[str, bytes](), _room(len(data))
+            out = dict[str, bytes]()
+            left = _room(len(data))
             for entry in entries:
                 with archive.open(entry) as file:
                     out[entry.filename] = content = _inflate(file, left, what)
@@ -75,21 +78,31 @@ def _room(size: int) -> int:
 
 def _check_claims(entries: list[zipfile.ZipInfo], size: int, what: str) -> None:
     if len(entries) > MOST_ENTRIES:
-        raise FileError(f"{what} has {len(entries):,} entries, more than the {MOST_ENTRIES:,} that are read")
+        raise FileError(
+            f"{what} has {len(entries):,} entries, more than the {MOST_ENTRIES:,} that are read"
+        )
     claimed = sum(e.file_size for e in entries)
-    refuse(claimed > _room(size), f"{what} would grow from {size:,} to {claimed:,} bytes: a zip bomb, or too large")
-    refuse(len({e.filename for e in entries}) < len(entries), f"{what} holds two entries of the same name")
+    if claimed > _room(size):
+        raise FileError(
+            f"{what} would grow from {size:,} to {claimed:,} bytes: a zip bomb, or too large"
+        )
+    if len({e.filename for e in entries}) < len(entries):
+        raise FileError(f"{what} holds two entries of the same name")
     for e in entries:
         if e.flag_bits & 1 or e.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise FileError(f"{what}: entry {e.filename!r} is encrypted or compressed in an unusual way")
+            raise FileError(
+                f"{what}: entry {e.filename!r} is encrypted or compressed in an unusual way"
+            )
 
 
 def _inflate(file: Any, most: int, what: str) -> bytes:
-    parts, size = list[bytes](), 0
+    parts = list[bytes]()
+    size = 0
     while part := file.read(CHUNK):
         parts.append(part)
         size += len(part)
-        refuse(size > most, f"{what} grows to more than it claims: a zip bomb")
+        if size > most:
+            raise FileError(f"{what} grows to more than it claims: a zip bomb")
     return b"".join(parts)
 
 

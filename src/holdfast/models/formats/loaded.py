@@ -9,7 +9,8 @@ from holdfast.models.scores import Inputs, Outputs
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model from a file, ready for `Model.of`; None where the file does not say, so that `Model.of` decides."""
+    """A model from a file, ready for `Model.of`; None where the file does not say, so that
+    `Model.of` decides."""
 
     model: Any
     classes: Sequence[Any] | None = None
@@ -20,7 +21,8 @@ class LoadedModel:
 
 @dataclass(frozen=True)
 class Description:
-    """What is known of a file without loading it: what goes in and out, in words, and whether it has gradients."""
+    """What is known of a file without loading it: what goes in and out, in words, and whether it
+    has gradients."""
 
     inputs: list[str] = field(default_factory=list[str])
     classes: list[Any] | None = None
@@ -29,7 +31,12 @@ class Description:
     details: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @classmethod
-    def of_trees(cls, inputs: list[str], classes: int | None, details: dict[str, Any]) -> "Description":
-        """Of boosted trees: the number of their classes (none: a regression) is what their file says."""
-        names, outputs = (None, "value") if classes is None else (list(range(max(classes, 2))), "probabilities")
+    def of_trees(
+        cls, inputs: list[str], classes: int | None, details: dict[str, Any]
+    ) -> "Description":
+        """Of boosted trees: the number of their classes (none: a regression) is what their file
+        says."""
+        names, outputs = (
+            (None, "value") if classes is None else (list(range(max(classes, 2))), "probabilities")
+        )
         return cls(inputs, names, outputs, False, details)

@@ -1,8 +1,9 @@
 """safetensors files: tensors and a few strings, read by us and written by the safetensors library.
 
-Eight bytes hold the length of the header; the header is JSON (name -> dtype, shape, where the bytes begin and end); the
-bytes of all tensors follow, one after the other. Nothing of a file is believed: the tensors must fill the rest of the
-file exactly, each with as many bytes as its shape says, so no more memory is taken than the file is long.
+Eight bytes hold the length of the header; the header is JSON (name -> dtype, shape, where the bytes
+begin and end); the bytes of all tensors follow, one after the other. Nothing of a file is believed:
+the tensors must fill the rest of the file exactly, each with as many bytes as its shape says, so no
+more memory is taken than the file is long.
 """
 
 import json
@@ -16,61 +17,90 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from holdfast.errors import FileError, HoldfastError, untyped
-from holdfast.models.formats.limits import parse_json, refuse
+from holdfast._core.checks import untyped
+from holdfast.errors import FileError, HoldfastError
+from holdfast.models.formats.limits import parse_json
 
 MOST_HEADER = 100_000_000  # bytes
 DTYPES = {
-    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64,
-    "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool,
-}  # fmt: skip
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+}
 
 
-Places = dict[str, tuple[torch.dtype, list[int], int]]  # each tensor's dtype, shape and first byte in the file
+# each tensor's dtype, shape and first byte in the file
+Places = dict[str, tuple[torch.dtype, list[int], int]]
 
 
 def read_header(path: Path) -> tuple[dict[str, str], Places]:
-    """The checked header: the strings of the file, and where its tensors are; none of them is looked at."""
+    """The checked header: the strings of the file, and where its tensors are; none of them is
+    looked at."""
     size = path.stat().st_size
     with path.open("rb") as file:
         first = file.read(8)
         length = struct.unpack("<Q", first)[0] if len(first) == 8 else size
         what = f"the file is cut off: its header has {length:,} bytes, the file {size:,}"
-        refuse(length > min(size - 8, MOST_HEADER), what)
+        if length > min(size - 8, MOST_HEADER):
+            raise FileError(what)
         header = parse_json(file.read(length), "the header")
-    refuse(not isinstance(header, dict), "the header is no object")
+    if not isinstance(header, dict):
+        raise FileError("the header is no object")
     entries = cast(dict[str, Any], header)
     metadata: Any = entries.pop("__metadata__", None) or {}
-    if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in cast(dict[str, Any], metadata).values()):
+    if not isinstance(metadata, dict) or not all(
+        isinstance(v, str) for v in cast(dict[str, Any], metadata).values()
+    ):
         raise FileError("the metadata of the header are no strings")
     try:
         tensors, end = _placed(entries, 8 + length)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FileError(f"the header is damaged: {type(error).__name__}: {error}") from None
-    refuse(end != size, f"the file is cut off: its tensors end at byte {end:,}, the file at {size:,}")
+    if end != size:
+        raise FileError(
+            f"the file is cut off: its tensors end at byte {end:,}, the file at {size:,}"
+        )
     return cast(dict[str, str], metadata), tensors
 
 
 def _placed(entries: dict[str, Any], start: int) -> tuple[Places, int]:
-    """The tensors, which follow each other from the byte `start` on, and where the last one ends."""
-    out, at = Places(), start
+    """The tensors, which follow each other from the byte `start` on, and where the last one
+    ends."""
+    out = Places()
+    at = start
     for name, entry in sorted(entries.items(), key=lambda item: item[1]["data_offsets"]):
-        dtype, shape = DTYPES[entry["dtype"]], [*entry["shape"]]
+        dtype = DTYPES[entry["dtype"]]
+        shape = [*entry["shape"]]
         begin, end = entry["data_offsets"]
         if not all(type(n) is int and n >= 0 for n in (begin, end, *shape)):
             raise ValueError(f"tensor {name!r} has a size that is no integer")
         if start + begin != at or end - begin != math.prod(shape) * dtype.itemsize:
-            raise ValueError(f"tensor {name!r} has another number of bytes than its shape says, or in another place")
-        out[name], at = (dtype, shape, at), start + end
+            raise ValueError(
+                f"tensor {name!r} has another number of bytes than its shape says, or in another "
+                "place"
+            )
+        out[name] = dtype, shape, at
+        at = start + end
     return out, at
 
 
-def read(path: str | Path, keep: Callable[[str], bool] = lambda name: True) -> tuple[dict[str, str], dict[str, Tensor]]:
+def read(
+    path: str | Path, keep: Callable[[str], bool] = lambda name: True
+) -> tuple[dict[str, str], dict[str, Tensor]]:
     """The strings of a file, and those of its tensors whose names are to be kept."""
     try:
         metadata, places = read_header(Path(path))
         with Path(path).open("rb") as file:
-            return metadata, {name: _tensor(file, *place) for name, place in places.items() if keep(name)}
+            return metadata, {
+                name: _tensor(file, *place) for name, place in places.items() if keep(name)
+            }
     except OSError as error:
         raise FileError(str(error)) from None
 
@@ -82,26 +112,35 @@ def _tensor(file: Any, dtype: torch.dtype, shape: list[int], begin: int) -> Tens
         return torch.empty(shape, dtype=dtype)
     if dtype == torch.bool:  # any other byte than 0 and 1 would be neither
         return torch.frombuffer(data, dtype=torch.uint8).reshape(shape) != 0
-    return torch.frombuffer(data, dtype=dtype).reshape(shape).clone()  # at an aligned address, as other tensors are
+    # at an aligned address, as other tensors are
+    return torch.frombuffer(data, dtype=dtype).reshape(shape).clone()
 
 
 def read_marked(
-    path: str | Path, mark: str, what: str, writer: str, keep: Callable[[str], bool] = lambda name: True
+    path: str | Path,
+    mark: str,
+    what: str,
+    writer: str,
+    keep: Callable[[str], bool] = lambda name: True,
 ) -> tuple[Any, dict[str, Tensor]]:
-    """What the JSON string named `mark` says, and tensors, of a file that holds `what`, as `writer` has written it."""
+    """What the JSON string named `mark` says, and tensors, of a file that holds `what`, as `writer`
+    has written it."""
     try:
         metadata, tensors = read(path, keep)
     except FileError as error:
         raise FileError(f"cannot read {what} from {str(path)!r}: {error}") from None
     if mark not in metadata:
-        raise FileError(f"{str(path)!r} holds no {what.partition(' ')[2]}; write one with `{writer}`")
+        raise FileError(
+            f"{str(path)!r} holds no {what.partition(' ')[2]}; write one with `{writer}`"
+        )
     with damage_reported(path):
         return json.loads(metadata[mark]), tensors
 
 
 @contextmanager
 def damage_reported(path: str | Path) -> Generator[None]:
-    """Whatever goes wrong with what a file says, which may be anything, is an error that names the file."""
+    """Whatever goes wrong with what a file says, which may be anything, is an error that names the
+    file."""
     try:
         yield
     except HoldfastError:
@@ -119,9 +158,13 @@ def metadata_of(path: str | Path) -> dict[str, str]:
 
 
 def write(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, object]) -> None:
-    """A file of tensors and strings, which runs no code when it is loaded; what is no string is written as JSON."""
+    """A file of tensors and strings, which runs no code when it is loaded; what is no string is
+    written as JSON."""
     try:
-        strings = {key: value if isinstance(value, str) else json.dumps(value) for key, value in metadata.items()}
+        strings = {
+            key: value if isinstance(value, str) else json.dumps(value)
+            for key, value in metadata.items()
+        }
         untyped("safetensors.torch").save_file(dict(tensors), path, metadata=strings)
     except Exception as error:  # safetensors has an error of its own, which is no OSError
         raise FileError(f"cannot write {str(path)!r}: {error}") from None

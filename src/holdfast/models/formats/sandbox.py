@@ -1,8 +1,10 @@
-"""Load a file in a child process first: a crash, an endless loop or a hunger for memory there is a refusal here.
+"""Load a file in a child process first: a crash, an endless loop or a hunger for memory there is a
+refusal here.
 
-For formats that a library's compiled code reads: skops, XGBoost and LightGBM. The child gets the bytes on its standard
-input, loads them as they will be loaded here, and lets the model predict two rows. It cannot write files, and has
-limits on time and memory where the system has them. See SECURITY.md for what that covers and what it does not.
+For formats that a library's compiled code reads: skops, XGBoost and LightGBM. The child gets the
+bytes on its standard input, loads them as they will be loaded here, and lets the model predict two
+rows. It cannot write files, and has limits on time and memory where the system has them. See
+SECURITY.md for what that covers and what it does not.
 """
 
 import contextlib
@@ -15,15 +17,22 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from holdfast.errors import FileError, HoldfastError, UnsafeFileError, untyped
+from holdfast._core.checks import untyped
+from holdfast.errors import FileError, HoldfastError, UnsafeFileError
 
-CPU_SECONDS, TIMEOUT = 60, 900  # of computing, and by the clock, on a machine that has other things to do
+# of computing, and by the clock, on a machine that has other things to do
+CPU_SECONDS = 60
+TIMEOUT = 900
 AT_ONCE = 20  # models of a bank that are given the time of one
 MEMORY = 4 << 30  # bytes, and 16 times the size of the file
-ACCEPTED, REFUSED, UNSAFE = 0, 3, 4  # exit codes of the child
+# exit codes of the child
+ACCEPTED = 0
+REFUSED = 3
+UNSAFE = 4
 
 Format = Literal["skops", "xgboost", "lightgbm"]
-# Format -> the module whose `try_out` loads it, and the library that is imported before the limits apply.
+# Format -> the module whose `try_out` loads it, and the library that is imported before the limits
+# apply.
 READERS: dict[Format, tuple[str, str]] = {
     "skops": ("holdfast.models.formats.skops.reader", "sklearn.pipeline"),
     "xgboost": ("holdfast.models.formats.xgboost", "xgboost"),
@@ -41,20 +50,29 @@ def try_all_in_child(models: Sequence[tuple[Format, bytes]]) -> None:
     head = json.dumps([(kind, len(data)) for kind, data in models]).encode()
     content = b"".join([struct.pack("<Q", len(head)), head, *(data for _, data in models)])
     if models:
-        run_child("from holdfast.models.formats.sandbox import main_of_many; main_of_many()", content)
+        run_child(
+            "from holdfast.models.formats.sandbox import main_of_many; main_of_many()", content
+        )
 
 
 def run_child(program: str, data: bytes, timeout: float = TIMEOUT) -> None:
-    """An error unless a Python program, given the data, ends as `main` does for a file that is accepted."""
+    """An error unless a Python program, given the data, ends as `main` does for a file that is
+    accepted."""
     one = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
     path = os.pathsep.join(p for p in sys.path if p)
     try:
         child = subprocess.run(
-            [sys.executable, "-P", "-c", program], input=data, capture_output=True, timeout=timeout, check=False,
+            [sys.executable, "-P", "-c", program],
+            input=data,
+            capture_output=True,
+            timeout=timeout,
+            check=False,
             env={**os.environ, **one, "PYTHONPATH": path},
-        )  # fmt: skip
+        )
     except subprocess.TimeoutExpired:
-        raise FileError(f"loading the file took a child process more than {timeout:g} s, so it is refused") from None
+        raise FileError(
+            f"loading the file took a child process more than {timeout:g} s, so it is refused"
+        ) from None
     code = child.returncode
     if code in (REFUSED, UNSAFE):
         error = UnsafeFileError if code == UNSAFE else FileError
@@ -64,7 +82,9 @@ def run_child(program: str, data: bytes, timeout: float = TIMEOUT) -> None:
         raise FileError(f"loading the file crashed a child process ({name}), so it is refused")
     if code != ACCEPTED:
         last = (child.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
-        raise FileError(f"loading the file failed in a child process, so it is refused: {last[:500]}")
+        raise FileError(
+            f"loading the file failed in a child process, so it is refused: {last[:500]}"
+        )
 
 
 def main(kind: Format) -> None:
@@ -74,9 +94,11 @@ def main(kind: Format) -> None:
 
 def main_of_many() -> None:
     """What the child does with many models."""
-    content, models = sys.stdin.buffer.read(), list[tuple[Format, bytes]]()
+    content = sys.stdin.buffer.read()
+    models = list[tuple[Format, bytes]]()
     (at,) = struct.unpack("<Q", content[:8])
-    head, at = json.loads(content[8 : 8 + at]), 8 + at
+    head = json.loads(content[8 : 8 + at])
+    at = 8 + at
     for kind, size in head:
         models.append((kind, content[at : at + size]))
         at += size
@@ -104,9 +126,11 @@ def _limit(size: int, seconds: int) -> None:
     except ImportError:  # Windows has no limits of this kind
         return
     limits: dict[Any, int] = {
-        resource.RLIMIT_CPU: seconds, resource.RLIMIT_AS: MEMORY + 16 * size, resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_CPU: seconds,
+        resource.RLIMIT_AS: MEMORY + 16 * size,
+        resource.RLIMIT_CORE: 0,
         resource.RLIMIT_FSIZE: 0,
-    }  # fmt: skip
+    }
     for name, value in limits.items():
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(name, (value, value))

@@ -1,8 +1,8 @@
 """Decision trees from a file: every index is checked before any reader follows it.
 
-Readers written for speed (scikit-learn's, XGBoost's, LightGBM's) go from node to child without asking whether the
-child exists. A tree is safe to follow if all indices are in range, no node is the child of two, and the root is
-nobody's child: then every walk from the root ends in a leaf.
+Readers written for speed (scikit-learn's, XGBoost's, LightGBM's) go from node to child without
+asking whether the child exists. A tree is safe to follow if all indices are in range, no node is
+the child of two, and the root is nobody's child: then every walk from the root ends in a leaf.
 """
 
 import re
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from holdfast.errors import FileError, did_you_mean
-from holdfast.models.formats.limits import refuse
+from holdfast._core.checks import did_you_mean
+from holdfast.errors import FileError
 
 if TYPE_CHECKING:
     from holdfast.schema.schema import Schema
@@ -26,7 +26,8 @@ def integers(values: Any, what: str) -> np.ndarray[Any, np.dtype[np.int64]]:
         if out.size == 0:
             return np.zeros(0, np.int64)
         too_large = out.dtype.kind == "u" and out.max() > np.iinfo(np.int64).max
-        refuse(out.dtype.kind not in "iub" or out.ndim != 1 or too_large, f"{what} is no list of integers")
+        if out.dtype.kind not in "iub" or out.ndim != 1 or too_large:
+            raise FileError(f"{what} is no list of integers")
         return out.astype(np.int64)
     except (ValueError, OverflowError, TypeError):
         raise FileError(f"{what} is no list of integers") from None
@@ -38,7 +39,8 @@ def finite(values: Any, what: str) -> np.ndarray[Any, np.dtype[np.float64]]:
         out = np.asarray(values, np.float64)
     except (ValueError, OverflowError, TypeError):
         raise FileError(f"{what} is no list of numbers") from None
-    refuse(out.ndim != 1 or not np.isfinite(out).all(), f"{what} is no list of finite numbers")
+    if out.ndim != 1 or not np.isfinite(out).all():
+        raise FileError(f"{what} is no list of finite numbers")
     return out
 
 
@@ -53,9 +55,12 @@ def inside(values: Any, low: int, high: int, what: str) -> None:
 def check_tree(left: Any, right: Any, inner: Any, what: str) -> None:
     """Children of the inner nodes: in range, of one parent each, and never the root (node 0)."""
     count = len(left)
-    refuse(not count, f"{what} has no nodes")
-    refuse(count > MOST_NODES, f"{what} has {count:,} nodes, more than {MOST_NODES:,}")
-    refuse(not len(left) == len(right) == len(inner), f"{what} has lists of different lengths")
+    if not count:
+        raise FileError(f"{what} has no nodes")
+    if count > MOST_NODES:
+        raise FileError(f"{what} has {count:,} nodes, more than {MOST_NODES:,}")
+    if not len(left) == len(right) == len(inner):
+        raise FileError(f"{what} has lists of different lengths")
     children = np.concatenate([np.asarray(left)[inner], np.asarray(right)[inner]])
     inside(children, 1, count, f"{what}: a child")
     if len(children) and np.bincount(children, minlength=count).max() > 1:
@@ -65,17 +70,23 @@ def check_tree(left: Any, right: Any, inner: Any, what: str) -> None:
 def same_lengths(what: str, **lists: Any) -> int:
     """The length that all the lists have."""
     lengths = {name: len(values) for name, values in lists.items()}
-    refuse(len(set(lengths.values())) > 1, f"{what} has lists of different lengths: {lengths}")
+    if len(set(lengths.values())) > 1:
+        raise FileError(f"{what} has lists of different lengths: {lengths}")
     return next(iter(lengths.values()))
 
 
 def columns_of(names: list[str], schema: "Schema", bare: str) -> list[str]:
-    """The columns of the table in the order in which a model takes them: by its names, unless they say nothing."""
-    n, count = len(names), len(schema.names)
-    refuse(n != count, f"the model in the file takes {n} columns, but the schema has {count}")
+    """The columns of the table in the order in which a model takes them: by its names, unless they
+    say nothing."""
+    n = len(names)
+    count = len(schema.names)
+    if n != count:
+        raise FileError(f"the model in the file takes {n} columns, but the schema has {count}")
     if all(re.fullmatch(bare, name) for name in names) and not set(names) <= set(schema.names):
         return list(schema.names)
     for name in names:
         if name not in schema.names:
-            raise FileError(f"the model in the file takes a column {name!r}; {did_you_mean(name, schema.names)}")
+            raise FileError(
+                f"the model in the file takes a column {name!r}; {did_you_mean(name, schema.names)}"
+            )
     return names

@@ -1,7 +1,8 @@
 """Files that run code when they are loaded: only for files of one's own, and only if asked.
 
-Pickles (also those of joblib, cloudpickle, dill and torch) call whatever they name. A TorchScript file is a program; so
-is a .pt2 file of torch.export, whose shape expressions and guards are evaluated as Python.
+Pickles (also those of joblib, cloudpickle, dill and torch) call whatever they name. A TorchScript
+file is a program; so is a .pt2 file of torch.export, whose shape expressions and guards are
+evaluated as Python.
 """
 
 import contextlib
@@ -11,15 +12,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import FileError, UnsafeFileError, untyped
+from holdfast._core.checks import untyped
+from holdfast.errors import FileError, UnsafeFileError
 from holdfast.models.formats.detect import Kind
 
-FIX = "save a torch network with `hf.Model.of(module, schema).save('model.safetensors')`, a scikit-learn estimator with"
+FIX = (
+    "save a torch network with `hf.Model.of(module, schema).save('model.safetensors')`, a "
+    "scikit-learn estimator with"
+)
 
 
 def refuse(path: Path, kind: Kind) -> UnsafeFileError:
     """The error for a file that can run code, if nobody said that it is trusted."""
-    what = f"{str(path)!r} is {kind.title}: it can run any code when it is loaded, so it is refused, and nothing of it"
+    what = (
+        f"{str(path)!r} is {kind.title}: it can run any code when it is loaded, so it is refused, "
+        "and nothing of it"
+    )
     how = "was run. If you made it and trust it, pass trust=True (--trust-model-code); better:"
     return UnsafeFileError(f"{what} {how} {FIX} `skops.io.dump`, or export either to ONNX")
 
@@ -35,7 +43,9 @@ def load(path: Path, kind: Kind) -> Any:
             return torch.load(path, weights_only=False)
         return untyped("joblib").load(path)
     except Exception as error:
-        raise FileError(f"cannot load {str(path)!r}, {kind.title}: {type(error).__name__}: {error}") from None
+        raise FileError(
+            f"cannot load {str(path)!r}, {kind.title}: {type(error).__name__}: {error}"
+        ) from None
 
 
 class Exported(nn.Module):

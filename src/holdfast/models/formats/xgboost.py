@@ -1,7 +1,8 @@
-"""XGBoost models in JSON or UBJSON, read and checked by us, then written again as JSON for XGBoost's own reader.
+"""XGBoost models in JSON or UBJSON, read and checked by us, then written again as JSON for
+XGBoost's own reader.
 
-What XGBoost gets to see holds nothing that was not checked: it follows the children, columns and sets of categories
-of a tree without a look, and takes sizes from the file.
+What XGBoost gets to see holds nothing that was not checked: it follows the children, columns and
+sets of categories of a tree without a look, and takes sizes from the file.
 """
 
 import contextlib
@@ -13,9 +14,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from holdfast.errors import FileError, listed, optional
+from holdfast._core.checks import listed, optional
+from holdfast.errors import FileError
 from holdfast.models.formats import ubjson
-from holdfast.models.formats.limits import parse_json, refuse
+from holdfast.models.formats.limits import parse_json
 from holdfast.models.formats.loaded import Description, LoadedModel
 from holdfast.models.formats.sandbox import try_in_child
 from holdfast.models.formats.tree_checks import check_tree, columns_of, finite, inside, integers
@@ -23,14 +25,22 @@ from holdfast.models.formats.tree_checks import check_tree, columns_of, finite, 
 if TYPE_CHECKING:
     from holdfast.schema.schema import Schema
 
-MOST_COLUMNS, MOST_CLASSES, MOST_CATEGORIES = 1_000_000, 100_000, 1 << 18
-ROOT, DELETED = 2**31 - 1, 2**31 - 1  # the parent of the root, and the column of a node that was taken out
-# What a model was trained for -> where the file has the parameters of that, and each with what it is if left out.
+MOST_COLUMNS = 1_000_000
+MOST_CLASSES = 100_000
+MOST_CATEGORIES = 1 << 18
+# the parent of the root, and the column of a node that was taken out
+ROOT = 2**31 - 1
+DELETED = 2**31 - 1
+# What a model was trained for -> where the file has the parameters of that, and each with what it
+# is if left out.
 LOSS = ("reg_loss_param", {"scale_pos_weight": "1"})
 SOFTMAX = ("softmax_multiclass_param", {"num_class": "0"})
 CLASSES = {"binary:logistic": LOSS, "multi:softprob": SOFTMAX, "multi:softmax": SOFTMAX}
 NUMBERS = {
-    **{f"reg:{name}": LOSS for name in ("squarederror", "squaredlogerror", "absoluteerror", "logistic", "gamma")},
+    **{
+        f"reg:{name}": LOSS
+        for name in ("squarederror", "squaredlogerror", "absoluteerror", "logistic", "gamma")
+    },
     "reg:pseudohubererror": ("pseudo_huber_param", {"huber_slope": "1"}),
     "reg:quantileerror": ("quantile_loss_param", {"quantile_alpha": "[0.5]"}),
     "reg:tweedie": ("tweedie_regression_param", {"tweedie_variance_power": "1.5"}),
@@ -44,12 +54,17 @@ FILE = "the XGBoost file"
 
 def parse(data: bytes) -> Entry:
     """The model in the bytes of a file, with the parts that are known, all of them checked."""
-    model = ubjson.read(data) if data[:1] == b"{" and data[1:2] in b"LiUIl" else parse_json(data, FILE, nan=True)
+    model = (
+        ubjson.read(data)
+        if data[:1] == b"{" and data[1:2] in b"LiUIl"
+        else parse_json(data, FILE, nan=True)
+    )
     try:
         learner = _learner(_entry(model, "learner"))
         version = integers(model.get("version", [1, 0, 0]), "the version")
         impossible = len(version) != 3 or (version < 0).any() or (version > 10_000).any()
-        refuse(impossible, f"{FILE} has an impossible version")
+        if impossible:
+            raise FileError(f"{FILE} has an impossible version")
         return {"learner": learner, "version": version.tolist()}
     except (FileError, RecursionError):
         raise
@@ -64,47 +79,76 @@ def _entry(value: Any, key: str) -> Entry:
 
 
 def _learner(learner: Entry) -> Entry:
-    given, objective = _entry(learner, "learner_model_param"), _entry(learner, "objective")
-    columns, classes = _count(given, "num_feature", MOST_COLUMNS), _count(given, "num_class", MOST_CLASSES)
-    refuse(columns < 1 or _count(given, "num_target", 1, "1") != 1, f"{FILE} has no columns, or several targets")
+    given = _entry(learner, "learner_model_param")
+    objective = _entry(learner, "objective")
+    columns = _count(given, "num_feature", MOST_COLUMNS)
+    classes = _count(given, "num_class", MOST_CLASSES)
+    if columns < 1 or _count(given, "num_target", 1, "1") != 1:
+        raise FileError(f"{FILE} has no columns, or several targets")
     base = str(given.get("base_score", "5E-1"))
-    refuse(not re.fullmatch(rf"\[?{NUMBER}(?:,{NUMBER})*\]?", base), f"{FILE} has an odd base score {base[:40]!r}")
-    goal, scores = _objective(objective), len(base.split(","))
+    if not re.fullmatch(rf"\[?{NUMBER}(?:,{NUMBER})*\]?", base):
+        raise FileError(f"{FILE} has an odd base score {base[:40]!r}")
+    goal = _objective(objective)
+    scores = len(base.split(","))
     several = goal["name"].startswith("multi:")
-    refuse(several != (classes >= 2), f"{FILE} has the objective {goal['name']!r} and {classes} classes")
-    refuse(scores not in (1, max(classes, 1)), f"{FILE} has {scores} base scores for {classes} classes")
-    params = {"num_feature": str(columns), "num_class": str(classes), "num_target": "1", "base_score": base,
-              "boost_from_average": "1"}  # fmt: skip
+    if several != (classes >= 2):
+        raise FileError(f"{FILE} has the objective {goal['name']!r} and {classes} classes")
+    if scores not in (1, max(classes, 1)):
+        raise FileError(f"{FILE} has {scores} base scores for {classes} classes")
+    params = {
+        "num_feature": str(columns),
+        "num_class": str(classes),
+        "num_target": "1",
+        "base_score": base,
+        "boost_from_average": "1",
+    }
     if several:  # also of a model that would only name the class
         goal = {"name": "multi:softprob", "softmax_multiclass_param": {"num_class": str(classes)}}
     attributes: Any = learner.get("attributes", {})
-    refuse(not all(isinstance(v, str) for v in attributes.values()), f"{FILE} has attributes that are no strings")
+    if not all(isinstance(v, str) for v in attributes.values()):
+        raise FileError(f"{FILE} has attributes that are no strings")
     return {
-        "attributes": attributes, "learner_model_param": params, "objective": goal,
-        **{key: _names(learner.get(key, []), columns) for key in ("feature_names", "feature_types")},
+        "attributes": attributes,
+        "learner_model_param": params,
+        "objective": goal,
+        **{
+            key: _names(learner.get(key, []), columns) for key in ("feature_names", "feature_types")
+        },
         "gradient_booster": _booster(_entry(learner, "gradient_booster"), columns, max(classes, 1)),
-    }  # fmt: skip
+    }
 
 
 def _objective(objective: Entry) -> Entry:
-    """What the model was trained for, as XGBoost will read it: with all of its parameters, each of them a number."""
+    """What the model was trained for, as XGBoost will read it: with all of its parameters, each of
+    them a number."""
     name = objective.get("name")
-    refuse(name not in OBJECTIVES, f"{FILE} is neither a classifier nor a regression model: its objective is {name!r}")
+    if name not in OBJECTIVES:
+        raise FileError(
+            f"{FILE} is neither a classifier nor a regression model: its objective is {name!r}"
+        )
     place, known = OBJECTIVES[cast(str, name)]
     given = _entry(objective, place) if place in objective else {}
     unknown = [key for key in (*objective, *given) if key not in ("name", place, *known)]
-    refuse(unknown, f"{FILE} has an unknown parameter {listed(unknown)} of its objective {name!r}")
+    if unknown:
+        raise FileError(
+            f"{FILE} has an unknown parameter {listed(unknown)} of its objective {name!r}"
+        )
     values = {key: str(given.get(key, usual)) for key, usual in known.items()}
     for key, word in values.items():
-        fine = re.fullmatch(rf"{NUMBER}|\[{NUMBER}\]", word) and math.isfinite(float(word.strip("[]")))
-        refuse(not fine, f"{FILE} has {key} = {word[:40]!r}, expected a number")
+        fine = re.fullmatch(rf"{NUMBER}|\[{NUMBER}\]", word) and math.isfinite(
+            float(word.strip("[]"))
+        )
+        if not fine:
+            raise FileError(f"{FILE} has {key} = {word[:40]!r}, expected a number")
     return {"name": name, place: values}
 
 
 def _count(given: Entry, key: str, most: int, default: str | None = None) -> int:
     word = str(given.get(key, default))
     if not re.fullmatch(r"\d{1,12}", word) or int(word) > most:
-        raise FileError(f"{FILE} has {key} = {word[:40]!r}, expected an integer of at most {most:,}")
+        raise FileError(
+            f"{FILE} has {key} = {word[:40]!r}, expected an integer of at most {most:,}"
+        )
     return int(word)
 
 
@@ -129,30 +173,40 @@ def _booster(booster: Entry, columns: int, outputs: int) -> Entry:
         model = _entry(booster, "model")
         weights = finite(model.get("weights", []), "weights")
         if len(weights) != (columns + 1) * outputs:
-            raise FileError(f"{FILE} has {len(weights)} weights for {columns} columns and {outputs} outputs")
+            raise FileError(
+                f"{FILE} has {len(weights)} weights for {columns} columns and {outputs} outputs"
+            )
         rounds = int(integers([model.get("boosted_rounds", 0)], "boosted_rounds")[0])
         return {"name": name, "model": {"weights": weights.tolist(), "boosted_rounds": rounds}}
     raise FileError(f"{FILE} has an unknown booster {name!r}")
 
 
 def _trees(model: Entry, columns: int, outputs: int) -> Entry:
-    param, trees = _entry(model, "gbtree_model_param"), model.get("trees")
+    param = _entry(model, "gbtree_model_param")
+    trees = model.get("trees")
     if not isinstance(trees, list) or not all(isinstance(t, dict) for t in cast(list[Any], trees)):
         raise FileError(f"{FILE} has no list of trees")
     trees = [_tree(i, t, columns) for i, t in enumerate(cast(list[Entry], trees))]
-    count, parallel = len(trees), _count(param, "num_parallel_tree", 1 << 20, "1")
-    refuse(_count(param, "num_trees", 1 << 31) != count, f"{FILE} has {count} trees, and says {param['num_trees']}")
+    count = len(trees)
+    parallel = _count(param, "num_parallel_tree", 1 << 20, "1")
+    if _count(param, "num_trees", 1 << 31) != count:
+        raise FileError(f"{FILE} has {count} trees, and says {param['num_trees']}")
     info = integers(model.get("tree_info", []), "tree_info")
-    refuse(len(info) != count, f"{FILE} has {count} trees, and says of {len(info)} what they are for")
+    if len(info) != count:
+        raise FileError(f"{FILE} has {count} trees, and says of {len(info)} what they are for")
     inside(info, 0, outputs, f"an output of a tree of {FILE}")
     step = max(parallel, 1) * outputs
-    starts = integers(model.get("iteration_indptr", list(range(0, count + 1, step))), "iteration_indptr")
+    starts = integers(
+        model.get("iteration_indptr", list(range(0, count + 1, step))), "iteration_indptr"
+    )
     if not len(starts) or starts[0] != 0 or starts[-1] != count or (np.diff(starts) < 0).any():
         raise FileError(f"{FILE} has steps that do not fit its trees")
     out: Entry = {
         "gbtree_model_param": {"num_trees": str(count), "num_parallel_tree": str(parallel)},
-        "trees": trees, "tree_info": info.tolist(), "iteration_indptr": starts.tolist(),
-    }  # fmt: skip
+        "trees": trees,
+        "tree_info": info.tolist(),
+        "iteration_indptr": starts.tolist(),
+    }
     if "cats" in model:
         out["cats"] = _cats(_entry(model, "cats"), columns)
     return out
@@ -161,14 +215,22 @@ def _trees(model: Entry, columns: int, outputs: int) -> Entry:
 def _cats(cats: Entry, columns: int) -> Entry:
     """The categories of the columns, by which those of a table are known."""
     enc = cast(list[Any], cats.get("enc", []))
-    segments, order = (integers(cats.get(key, []), key) for key in ("feature_segments", "sorted_idx"))
-    if not isinstance(enc, list) or len(enc) not in (0, columns) or bool(enc) != bool(len(segments)):
+    segments = integers(cats.get("feature_segments", []), "feature_segments")
+    order = integers(cats.get("sorted_idx", []), "sorted_idx")
+    if (
+        not isinstance(enc, list)
+        or len(enc) not in (0, columns)
+        or bool(enc) != bool(len(segments))
+    ):
         raise FileError(f"{FILE} has categories that do not fit its columns")
     kept = [_encoded(e) for e in enc]
-    if len(segments) and (segments[0] != 0 or len(segments) != columns + 1 or segments[-1] != len(order)):
+    if len(segments) and (
+        segments[0] != 0 or len(segments) != columns + 1 or segments[-1] != len(order)
+    ):
         raise FileError(f"{FILE} has categories that do not fit their bounds")
     sizes = [len(e["offsets"]) - 1 if e.get("offsets") else len(e["values"]) for e in kept]
-    refuse((np.diff(segments) != sizes).any(), f"{FILE} has another number of categories than it says")
+    if (np.diff(segments) != sizes).any():
+        raise FileError(f"{FILE} has another number of categories than it says")
     for size, first in zip(sizes, segments.tolist(), strict=False):
         if sorted(order[first : first + size].tolist()) != list(range(size)):
             raise FileError(f"{FILE} has categories in an order that is none")
@@ -185,9 +247,12 @@ def _encoded(entry: Any) -> Entry:
         inside([kind], 0, 17, "the type of categories")
         read = integers if kind > 8 else finite  # 9 and on: int8, uint8, .. uint64
         return {"values": read(values, "categories").tolist(), "type": kind}
-    offsets, letters = integers(given["offsets"], "offsets"), integers(values, "categories")
+    offsets = integers(given["offsets"], "offsets")
+    letters = integers(values, "categories")
     inside(letters, -128, 256, "a letter of a category")
-    if len(offsets) and (offsets[0] != 0 or offsets[-1] != len(letters) or (np.diff(offsets) < 0).any()):
+    if len(offsets) and (
+        offsets[0] != 0 or offsets[-1] != len(letters) or (np.diff(offsets) < 0).any()
+    ):
         raise FileError(f"{FILE} has categories that do not fit their lengths")
     return {"offsets": offsets.tolist(), "values": letters.tolist()}
 
@@ -196,17 +261,26 @@ def _tree(i: int, tree: Entry, columns: int) -> Entry:
     what = f"tree {i} of {FILE}"
     param = _entry(tree, "tree_param")
     count = _count(param, "num_nodes", 1 << 26)
-    if _count(param, "num_feature", MOST_COLUMNS) > columns or _count(param, "size_leaf_vector", 1, "0") > 1:
+    if (
+        _count(param, "num_feature", MOST_COLUMNS) > columns
+        or _count(param, "size_leaf_vector", 1, "0") > 1
+    ):
         raise FileError(f"{what} is about other columns, or has leaves of several numbers")
 
-    def numbers(key: str, read: Callable[[Any, str], Any] = integers, default: Sequence[float] = ()) -> Any:
+    def numbers(
+        key: str, read: Callable[[Any, str], Any] = integers, default: Sequence[float] = ()
+    ) -> Any:
         values = read(tree.get(key, default), f"{key} of {what}")
-        refuse(len(values) != count, f"{what} has {count} nodes, and {len(values)} numbers in {key!r}")
+        if len(values) != count:
+            raise FileError(f"{what} has {count} nodes, and {len(values)} numbers in {key!r}")
         return values
 
-    left, right, column = (numbers(key) for key in ("left_children", "right_children", "split_indices"))
+    left = numbers("left_children")
+    right = numbers("right_children")
+    column = numbers("split_indices")
     inner = left != -1
-    refuse((inner != (right != -1)).any(), f"{what} has a node with one child")
+    if (inner != (right != -1)).any():
+        raise FileError(f"{what} has a node with one child")
     check_tree(left, right, inner, what)
     inside(column[inner], 0, columns, f"{what}: a column")
     inside(column[~inner & (column != DELETED)], 0, columns, f"{what}: a column")
@@ -221,26 +295,45 @@ def _tree(i: int, tree: Entry, columns: int) -> Entry:
     by_set = inner & (kind == 1)
     conditions = np.asarray(tree.get("split_conditions", []), np.float64)
     if conditions.shape != (count,) or not np.isfinite(conditions[~by_set]).all():
-        raise FileError(f"{what} has {count} nodes, and {conditions.size} thresholds, or one that is not finite")
+        raise FileError(
+            f"{what} has {count} nodes, and {conditions.size} thresholds, or one that is not finite"
+        )
     default = numbers("default_left", read=lambda v, w: integers(np.asarray(v).astype(np.int64), w))
     inside(default, 0, 2, f"{what}: a default")
     return {
-        "id": i, "left_children": left.tolist(), "right_children": right.tolist(), "parents": parents.tolist(),
-        "split_indices": column.tolist(), "split_type": kind.tolist(), "split_conditions": conditions.tolist(),
+        "id": i,
+        "left_children": left.tolist(),
+        "right_children": right.tolist(),
+        "parents": parents.tolist(),
+        "split_indices": column.tolist(),
+        "split_type": kind.tolist(),
+        "split_conditions": conditions.tolist(),
         "default_left": default.tolist(),
-        **{k: numbers(k, finite, [0.0] * count).tolist() for k in ("base_weights", "loss_changes", "sum_hessian")},
+        **{
+            k: numbers(k, finite, [0.0] * count).tolist()
+            for k in ("base_weights", "loss_changes", "sum_hessian")
+        },
         **_sets(tree, by_set, what),
-        "tree_param": {"num_nodes": str(count), "num_feature": str(columns), "size_leaf_vector": "1",
-                       "num_deleted": str(_count(param, "num_deleted", count, "0"))},
-    }  # fmt: skip
+        "tree_param": {
+            "num_nodes": str(count),
+            "num_feature": str(columns),
+            "size_leaf_vector": "1",
+            "num_deleted": str(_count(param, "num_deleted", count, "0")),
+        },
+    }
 
 
 def _sets(tree: Entry, by_set: Any, what: str) -> Entry:
     """The categories that go right, for nodes that split by them."""
     keys = ("categories", "categories_nodes", "categories_segments", "categories_sizes")
     values, nodes, starts, sizes = (integers(tree.get(k, []), f"{k} of {what}") for k in keys)
-    if not len(nodes) == len(starts) == len(sizes) or nodes.tolist() != np.flatnonzero(by_set).tolist():
-        raise FileError(f"{what} has sets of categories for other nodes than those that split by them")
+    if (
+        not len(nodes) == len(starts) == len(sizes)
+        or nodes.tolist() != np.flatnonzero(by_set).tolist()
+    ):
+        raise FileError(
+            f"{what} has sets of categories for other nodes than those that split by them"
+        )
     inside(values, 0, MOST_CATEGORIES, f"{what}: a category")
     if (sizes < 0).any() or (starts < 0).any() or (starts + sizes > len(values)).any():
         raise FileError(f"{what} has sets of categories that do not fit their bounds")
@@ -248,11 +341,13 @@ def _sets(tree: Entry, by_set: Any, what: str) -> Entry:
 
 
 def checked(data: bytes, schema: "Schema | None") -> bytes:
-    """JSON for XGBoost's own reader, written anew from what was checked; of a model that takes the table, its columns
-    must be those of the schema."""
+    """JSON for XGBoost's own reader, written anew from what was checked; of a model that takes the
+    table, its columns must be those of the schema."""
     model = parse(data)
     learner = model["learner"]
-    names = learner["feature_names"] or [f"f{i}" for i in range(int(learner["learner_model_param"]["num_feature"]))]
+    names = learner["feature_names"] or [
+        f"f{i}" for i in range(int(learner["learner_model_param"]["num_feature"]))
+    ]
     if schema is not None and learner["feature_names"]:
         learner["feature_names"] = columns_of(names, schema, r"f\d+")
     elif schema is not None:
@@ -260,8 +355,11 @@ def checked(data: bytes, schema: "Schema | None") -> bytes:
     return json.dumps(model).encode()
 
 
-def load(data: bytes, schema: "Schema", *, trust: bool = False, inputs: str | None = None) -> LoadedModel:
-    """XGBoost's own classifier or regressor, read from JSON that was checked, and tried in a child process."""
+def load(
+    data: bytes, schema: "Schema", *, trust: bool = False, inputs: str | None = None
+) -> LoadedModel:
+    """XGBoost's own classifier or regressor, read from JSON that was checked, and tried in a child
+    process."""
     text = checked(data, schema)
     optional("xgboost", "trees")
     if not trust:
@@ -293,8 +391,17 @@ def try_out(text: bytes) -> None:
 
 def describe(data: bytes) -> Description:
     learner = parse(data)["learner"]
-    classes, booster = int(learner["learner_model_param"]["num_class"]), learner["gradient_booster"]
+    classes = int(learner["learner_model_param"]["num_class"])
+    booster = learner["gradient_booster"]
     trees = booster.get("gbtree", booster).get("model", {}).get("trees", [])
-    inputs = learner["feature_names"] or [f"{learner['learner_model_param']['num_feature']} columns"]
-    details = {"booster": booster["name"], "trees": len(trees), "objective": learner["objective"]["name"]}
-    return Description.of_trees(inputs, None if details["objective"] in NUMBERS else classes, details)
+    inputs = learner["feature_names"] or [
+        f"{learner['learner_model_param']['num_feature']} columns"
+    ]
+    details = {
+        "booster": booster["name"],
+        "trees": len(trees),
+        "objective": learner["objective"]["name"],
+    }
+    return Description.of_trees(
+        inputs, None if details["objective"] in NUMBERS else classes, details
+    )

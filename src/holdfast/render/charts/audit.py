@@ -1,4 +1,5 @@
-"""Pictures of audits: survival against cost, invalidation per method and family, and where two models disagree."""
+"""Pictures of audits: survival against cost, invalidation per method and family, and where two
+models disagree."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -8,7 +9,8 @@ import pandas as pd
 import torch
 
 from holdfast._core.binomial import models_needed
-from holdfast.errors import optional, require
+from holdfast._core.checks import optional
+from holdfast.errors import SettingError
 from holdfast.render.charts.theme import (
     BLUE,
     GREEN,
@@ -37,9 +39,15 @@ APART = "the models disagree"
 
 
 def survival_cost(
-    audit: "Audit", *, at_least: float = 0.95, confidence: float = 0.95, norm: str = "l2", width: int = WIDTH
+    audit: "Audit",
+    *,
+    at_least: float = 0.95,
+    confidence: float = 0.95,
+    norm: str = "l2",
+    width: int = WIDTH,
 ) -> Any:
-    """What answers cost against the share of retrained models that accept them; certified ones stand out."""
+    """What answers cost against the share of retrained models that accept them; certified ones
+    stand out."""
     alt = optional("altair", "plot")
     cfs = audit.cfs
     shown = np.flatnonzero(cfs.answered)
@@ -54,7 +62,9 @@ def survival_cost(
     else:
         sure = audit.certified(at_least=at_least, confidence=confidence).to_numpy()[shown]
         verdict = np.where(sure, *kinds)
-    dots = pd.DataFrame({"row": row_names(cfs.after.index[shown]), "cost": cfs.cost(norm).to_numpy()[shown]})
+    dots = pd.DataFrame(
+        {"row": row_names(cfs.after.index[shown]), "cost": cfs.cost(norm).to_numpy()[shown]}
+    )
     dots = dots.assign(survival=audit.survival().to_numpy()[shown], verdict=verdict)
     held = audit.held.sum(0)[shown].tolist()
     dots["words"] = [
@@ -66,22 +76,40 @@ def survival_cost(
     title = alt.TitleParams(f"Accepted: {audit.asked}", **title)
     x = alt.X("cost:Q", title=f"Cost ({norm}, encoded)", axis=alt.Axis(tickCount=6))
     lowest = float(np.min([at_least, *dots["survival"]]))
-    scale = alt.Scale(domain=[max(0.0, np.floor(10 * lowest - 0.5) / 10), 1])  # room below the lowest dot
-    y = alt.Y("survival:Q", title="Judges that accept the answer", scale=scale).axis(format="%", tickCount=6)
+    # room below the lowest dot
+    scale = alt.Scale(domain=[max(0.0, np.floor(10 * lowest - 0.5) / 10), 1])
+    y = alt.Y("survival:Q", title="Judges that accept the answer", scale=scale).axis(
+        format="%", tickCount=6
+    )
     marks = alt.Chart(dots).mark_circle(size=28, opacity=0.55)
     level = alt.Chart(pd.DataFrame({"level": [at_least]}))
-    line = level.mark_rule(strokeDash=[4, 4], color=INK, aria=False).encode(y=alt.Y("level:Q", scale=scale))
+    line = level.mark_rule(strokeDash=[4, 4], color=INK, aria=False).encode(
+        y=alt.Y("level:Q", scale=scale)
+    )
     tips = ["row:N", alt.Tooltip("cost:Q", format=".2f"), alt.Tooltip("survival:Q", format=".1%")]
-    chart = marks.encode(x=x, y=y, color=colour, tooltip=tips, description=alt.Description("words:N")) + line
-    about = "Scatter plot: the cost of each answer against the share of retrained models that accept it."
+    chart = (
+        marks.encode(x=x, y=y, color=colour, tooltip=tips, description=alt.Description("words:N"))
+        + line
+    )
+    about = (
+        "Scatter plot: the cost of each answer against the share of retrained models that accept "
+        "it."
+    )
     size = {"width": width, "height": 340, "autosize": fitted("fit")}
     return themed(chart.properties(title=title, description=about, **size))
 
 
 def invalidation(audits: Mapping[str, "Audit"], *, width: int = WIDTH) -> Any:
-    """The share of answers that a retraining breaks, per method and family, with its spread over models."""
+    """The share of answers that a retraining breaks, per method and family, with its spread over
+    models."""
     lines = [
-        {"method": name, "family": family, "mean": mean, "low": max(0.0, mean - sd), "high": min(1.0, mean + sd)}
+        {
+            "method": name,
+            "family": family,
+            "mean": mean,
+            "low": max(0.0, mean - sd),
+            "high": min(1.0, mean + sd),
+        }
         for name, audit in audits.items()
         if audit.cfs.answered.any()
         for family, (mean, sd) in audit.invalidation().items()
@@ -92,7 +120,8 @@ def invalidation(audits: Mapping[str, "Audit"], *, width: int = WIDTH) -> Any:
 def invalidation_bars(table: pd.DataFrame, *, width: int = WIDTH) -> Any:
     """The same from a table with the columns method, family, mean, low and high."""
     alt = optional("altair", "plot")
-    require(len(table), "nothing to draw: no audit has an answer")
+    if not len(table):
+        raise SettingError("nothing to draw: no audit has an answer")
     order = list(dict.fromkeys(table["method"]))
     families = list(dict.fromkeys(table["family"]))
     y = alt.Y("method:N", sort=order, title=None, axis=alt.Axis(labelLimit=260))
@@ -102,15 +131,23 @@ def invalidation_bars(table: pd.DataFrame, *, width: int = WIDTH) -> Any:
     colour = coloured("family", families, [BLUE, ORANGE, GREEN, RED, GREY])
     base = alt.Chart(table)
     bars = base.mark_bar().encode(x=x, y=y, yOffset=shift, color=colour)
-    spread = base.mark_rule(color=INK).encode(x=alt.X("low:Q", title=title), x2="high:Q", y=y, yOffset=shift)
+    spread = base.mark_rule(color=INK).encode(
+        x=alt.X("low:Q", title=title), x2="high:Q", y=y, yOffset=shift
+    )
     return themed((bars + spread).properties(width=width, height=alt.Step(14)))
 
 
 def disagreement(
-    first: "Model", second: "Model", X: pd.DataFrame, y: "pd.Series[Any]", *, steps: pd.DataFrame | None = None,
+    first: "Model",
+    second: "Model",
+    X: pd.DataFrame,
+    y: "pd.Series[Any]",
+    *,
+    steps: pd.DataFrame | None = None,
     width: int = 380,
-) -> Any:  # fmt: skip
-    """The decision regions of two models of two features, with the region where they disagree shaded.
+) -> Any:
+    """The decision regions of two models of two features, with the region where they disagree
+    shaded.
 
     Args:
         first, second: models of the same two numeric features and classes.
@@ -124,22 +161,33 @@ def disagreement(
 
     def region(points: pd.DataFrame) -> Any:
         says = [_classes(model, points) for model in (first, second)]
-        return np.where(says[0] == says[1], np.array(list(map(str, first.classes)), dtype=object)[says[0]], APART)
+        return np.where(
+            says[0] == says[1],
+            np.array(list(map(str, first.classes)), dtype=object)[says[0]],
+            APART,
+        )
 
     cells = regions(names, spans, GRID, region).rename(columns={"kind": "region"})
     kinds = [*map(str, first.classes), APART]
     colour = coloured("region", kinds, [*[ORANGE, BLUE, GREEN, RED][: len(first.classes)], INK])
-    alt_x, alt_y = ({"scale": alt.Scale(domain=list(span), nice=False), "title": name} for span, name in
-                    zip(spans, names, strict=True))  # fmt: skip
+    alt_x, alt_y = (
+        {"scale": alt.Scale(domain=list(span), nice=False), "title": name}
+        for span, name in zip(spans, names, strict=True)
+    )
     shade = alt.Chart(cells).mark_rect(opacity=0.3, stroke=None)
-    shade = shade.encode(x=alt.X("left:Q", **alt_x), x2="right", y=alt.Y("bottom:Q", **alt_y), y2="top", color=colour)
+    shade = shade.encode(
+        x=alt.X("left:Q", **alt_x), x2="right", y=alt.Y("bottom:Q", **alt_y), y2="top", color=colour
+    )
     dots = pd.DataFrame({"a": a, "b": b, "region": y.astype(str).to_numpy()})
     dots = dots.iloc[evenly(len(dots), MOST_DOTS)]
     layers = [shade, alt.Chart(dots).mark_circle(size=16).encode(x="a:Q", y="b:Q", color=colour)]
     if steps is not None:
         moves = alt.Chart(steps).mark_rule(color=INK, strokeWidth=1.5)
         ends = alt.Chart(steps).mark_point(shape="diamond", filled=True, color=INK, size=40)
-        layers += [moves.encode(x="x:Q", y="y:Q", x2="x_cf", y2="y_cf"), ends.encode(x="x_cf:Q", y="y_cf:Q")]
+        layers += [
+            moves.encode(x="x:Q", y="y:Q", x2="x_cf", y2="y_cf"),
+            ends.encode(x="x_cf:Q", y="y_cf:Q"),
+        ]
     return themed(alt.layer(*layers).properties(width=width, height=width))
 
 

@@ -1,52 +1,85 @@
-"""Pictures of models side by side: what their explanations save, and what attacks leave of their accuracy."""
+"""Pictures of models side by side: what their explanations save, and what attacks leave of their
+accuracy."""
 
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from holdfast.errors import SettingError, optional
+from holdfast._core.checks import optional
+from holdfast.errors import SettingError
 from holdfast.render.charts.theme import COLOURS, GREY, INK, WIDTH, coloured, themed
 
-TITLES = {"implausibility": "Implausibility (l1 to data)", "mmd": "Implausibility of sets (MMD)", "cost": "Cost (l1)"}
+TITLES = {
+    "implausibility": "Implausibility (l1 to data)",
+    "mmd": "Implausibility of sets (MMD)",
+    "cost": "Cost (l1)",
+}
 
 
 def comparison_chart(reductions: pd.DataFrame, curves: pd.DataFrame, *, width: int = WIDTH) -> Any:
-    """Percent reductions (of `Comparison.reductions`) with their spread, and below accuracy against the size of an
-    attack: columns `model`, `attack`, `epsilon` and `accuracy`; the first model is the one to compare with."""
+    """Percent reductions (of `Comparison.reductions`) with their spread, and below accuracy against
+    the size of an attack: columns `model`, `attack`, `epsilon` and `accuracy`; the first model is
+    the one to compare with."""
     alt = optional("altair", "plot")
     if not len(reductions) or not np.isfinite(reductions["reduction"]).any():
         raise SettingError("nothing to draw: no round has counterfactuals of two models")
     models = list(dict.fromkeys(curves["model"]))
     cases: list[str] = list(dict.fromkeys(reductions["case"]))
-    parts = [_bars(alt, reductions[reductions["case"] == case], case, models, width) for case in cases]
+    parts = [
+        _bars(alt, reductions[reductions["case"] == case], case, models, width) for case in cases
+    ]
     attacks: list[str] = [name for name in dict.fromkeys(curves["attack"]) if name != "none"]
     if attacks:
-        lines = [_lines(alt, curves[curves["attack"] == name], name, models, width // 2) for name in attacks]
+        lines = [
+            _lines(alt, curves[curves["attack"] == name], name, models, width // 2)
+            for name in attacks
+        ]
         parts.append(alt.hconcat(*lines, spacing=24))
-    about = "Bars: by how many percent explanations improve on those of the first model. Lines: accuracy under attack."
+    about = (
+        "Bars: by how many percent explanations improve on those of the first model. Lines: "
+        "accuracy under attack."
+    )
     return themed(alt.vconcat(*parts, spacing=20).properties(description=about))
 
 
 def _bars(alt: Any, shown: pd.DataFrame, case: str, models: list[str], width: int) -> Any:
-    """By how many percent each metric falls, one bar per metric and model, with the figures beside it."""
+    """By how many percent each metric falls, one bar per metric and model, with the figures beside
+    it."""
     shown = shown[np.isfinite(shown["reduction"])]
     se = shown["se"].fillna(0.0)
-    low, high = shown["reduction"] - se, shown["reduction"] + se
+    low = shown["reduction"] - se
+    high = shown["reduction"] + se
     star = np.where(shown["significant"], "*", "")
-    figures = [f"{m:.1f} ± {s:.1f}{t}" for m, s, t in zip(shown["reduction"], se, star, strict=True)]
+    figures = [
+        f"{m:.1f} ± {s:.1f}{t}" for m, s, t in zip(shown["reduction"], se, star, strict=True)
+    ]
     shown = shown.assign(what=shown["metric"].replace(TITLES), low=low, high=high, figures=figures)
     order = list(dict.fromkeys(shown["what"]))
-    # Nothing falls by more than all of it; what grows to more than twice the size is cut off, and its figures say so.
-    scale = alt.Scale(domain=[max(-100.0, min(0.0, float(low.min()))), min(100.0, max(0.0, float(high.max())))])
+    # Nothing falls by more than all of it; what grows to more than twice the size is cut off, and
+    # its figures say so.
+    scale = alt.Scale(
+        domain=[max(-100.0, min(0.0, float(low.min()))), min(100.0, max(0.0, float(high.max())))]
+    )
     title = f"Percent less than {models[0]}, {case}"
     x = alt.X("reduction:Q", title=title, scale=scale, axis=alt.Axis(tickCount=6))
-    y = alt.Y("what:N", sort=order, title=None, axis=alt.Axis(labelLimit=200, ticks=False, domain=False))
+    y = alt.Y(
+        "what:N", sort=order, title=None, axis=alt.Axis(labelLimit=200, ticks=False, domain=False)
+    )
     base = alt.Chart(shown).encode(y=y, yOffset=alt.YOffset("model:N", sort=models))
-    tips = ["model:N", "what:N", alt.Tooltip("reduction:Q", format=".2f"), alt.Tooltip("se:Q", format=".2f")]
-    bars = base.mark_bar(clip=True).encode(x=x, color=coloured("model", models, [GREY, *COLOURS[:6]]), tooltip=tips)
+    tips = [
+        "model:N",
+        "what:N",
+        alt.Tooltip("reduction:Q", format=".2f"),
+        alt.Tooltip("se:Q", format=".2f"),
+    ]
+    bars = base.mark_bar(clip=True).encode(
+        x=x, color=coloured("model", models, [GREY, *COLOURS[:6]]), tooltip=tips
+    )
     spread = base.mark_rule(color=INK, clip=True).encode(x="low:Q", x2="high:Q")
-    text = base.mark_text(align="left", color=INK, fontSize=12).encode(x=alt.value(width + 8), text="figures:N")
+    text = base.mark_text(align="left", color=INK, fontSize=12).encode(
+        x=alt.value(width + 8), text="figures:N"
+    )
     zero = alt.Chart(pd.DataFrame({"at": [0]})).mark_rule(color=GREY).encode(x="at:Q")
     return alt.layer(bars, spread, text, zero).properties(width=width, height=alt.Step(24))
 
@@ -54,8 +87,19 @@ def _bars(alt: Any, shown: pd.DataFrame, case: str, models: list[str], width: in
 def _lines(alt: Any, shown: pd.DataFrame, attack: str, models: list[str], width: int) -> Any:
     """Accuracy against the radius of an attack, one line per model."""
     x = alt.X("epsilon:Q", title=f"Radius of the attack ({attack})", axis=alt.Axis(tickCount=5))
-    y = alt.Y("accuracy:Q", title="Accuracy", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%", tickCount=5))
-    tips = ["model:N", alt.Tooltip("epsilon:Q", format=".3f"), alt.Tooltip("accuracy:Q", format=".1%")]
+    y = alt.Y(
+        "accuracy:Q",
+        title="Accuracy",
+        scale=alt.Scale(domain=[0, 1]),
+        axis=alt.Axis(format="%", tickCount=5),
+    )
+    tips = [
+        "model:N",
+        alt.Tooltip("epsilon:Q", format=".3f"),
+        alt.Tooltip("accuracy:Q", format=".1%"),
+    ]
     line = alt.Chart(shown).mark_line(point=True, strokeWidth=1.5)
-    line = line.encode(x=x, y=y, color=coloured("model", models, [GREY, *COLOURS[:6]]), tooltip=tips)
+    line = line.encode(
+        x=x, y=y, color=coloured("model", models, [GREY, *COLOURS[:6]]), tooltip=tips
+    )
     return line.properties(width=width, height=180)

@@ -1,4 +1,5 @@
-"""Pictures of answers. They need the `plot` extra; what comes back is an Altair chart, to be styled further."""
+"""Pictures of answers. They need the `plot` extra; what comes back is an Altair chart, to be styled
+further."""
 
 import io
 from collections.abc import Callable, Sequence
@@ -9,7 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from holdfast.errors import SettingError, listed, optional, require
+from holdfast._core.checks import listed, optional
+from holdfast.errors import SettingError
 from holdfast.render.sentences import headings, moves, sentences
 from holdfast.target import BoundTarget, IntervalTarget
 
@@ -22,31 +24,53 @@ MOST_DOTS = 2000  # more hide each other, and make a page slow
 MOST_BARS = 25
 
 # From the palette of Okabe and Ito, which people with any kind of colour vision can tell apart.
-BLUE, ORANGE, GREY, GREEN, RED = "#0072B2", "#E69F00", "#999999", "#009E73", "#D55E00"
-PINK, SKY = "#CC79A7", "#56B4E9"
+BLUE = "#0072B2"
+ORANGE = "#E69F00"
+GREY = "#999999"
+GREEN = "#009E73"
+RED = "#D55E00"
+PINK = "#CC79A7"
+SKY = "#56B4E9"
 WAYS = {"raised": BLUE, "lowered": ORANGE, "switched": GREY}
-INK, QUIET, LINE = "#1f2933", "#52606d", "#e4e7eb"
-# Text is measured where the chart is made and drawn where it is read: these fonts have the same widths.
+INK = "#1f2933"
+QUIET = "#52606d"
+LINE = "#e4e7eb"
+# Text is measured where the chart is made and drawn where it is read: these fonts have the same
+# widths.
 FONT = "Arial, Helvetica, 'Liberation Sans', sans-serif"
 WIDTH = 478  # of the whole picture, labels included: half of the report's page
-COLOURS = [BLUE, ORANGE, GREEN, RED, PINK, SKY, GREY]  # of methods, models and the like, over and over
+# of methods, models and the like, over and over
+COLOURS = [BLUE, ORANGE, GREEN, RED, PINK, SKY, GREY]
 Span = tuple[float, float]
 
 
 def themed(chart: Any) -> Any:
-    """The look of every chart; set on the chart, because an Altair theme would change the caller's charts too."""
+    """The look of every chart; set on the chart, because an Altair theme would change the caller's
+    charts too."""
     words = {"labelFont": FONT, "titleFont": FONT, "labelFontSize": 12, "titleFontSize": 12}
     words |= {"labelColor": QUIET, "titleColor": INK, "titleFontWeight": 500}
     lines = {"gridColor": LINE, "domainColor": "#9aa5b1", "tickColor": "#9aa5b1"}
     axis = words | lines | {"titlePadding": 10, "labelFlush": False}
-    legend = words | {"orient": "top", "title": None, "symbolType": "square", "padding": 0, "offset": 8}
-    return chart.configure(font=FONT, background="white", padding=6, view={"stroke": None}, axis=axis, legend=legend)
+    legend = words | {
+        "orient": "top",
+        "title": None,
+        "symbolType": "square",
+        "padding": 0,
+        "offset": 8,
+    }
+    return chart.configure(
+        font=FONT, background="white", padding=6, view={"stroke": None}, axis=axis, legend=legend
+    )
 
 
-def coloured(field: str, names: Sequence[str], colours: Sequence[str] = COLOURS, **legend: Any) -> Any:
+def coloured(
+    field: str, names: Sequence[str], colours: Sequence[str] = COLOURS, **legend: Any
+) -> Any:
     """A colour per name, over and over where there are more names."""
     alt = optional("altair", "plot")
-    scale = alt.Scale(domain=list(names), range=[colours[i % len(colours)] for i in range(len(names))])
+    scale = alt.Scale(
+        domain=list(names), range=[colours[i % len(colours)] for i in range(len(names))]
+    )
     return alt.Color(f"{field}:N", scale=scale, legend=alt.Legend(title=None, **legend))
 
 
@@ -57,7 +81,8 @@ def evenly(n: int, most: int) -> NDArray[np.int64]:
 
 def widened(values: NDArray[Any], share: float) -> Span:
     """The range of the values and a share of it more on either side."""
-    low, high = float(values.min()), float(values.max())
+    low = float(values.min())
+    high = float(values.max())
     more = share * (high - low) or 1.0
     return low - more, high + more
 
@@ -66,22 +91,33 @@ def two_features(model: "Model") -> list[str]:
     """The names of the features that a map has for its axes."""
     names = model.schema.names
     good = len(names) == 2 and not any(f.is_category for f in model.schema.features)
-    require(good, f"a map needs exactly two numeric features, got {names}")
+    if not good:
+        raise SettingError(f"a map needs exactly two numeric features, got {names}")
     return names
 
 
-def regions(names: list[str], spans: Sequence[Span], cells: int, kind: Callable[[pd.DataFrame], Any]) -> pd.DataFrame:
-    """Rectangles of a map in which `kind` of the points is the same; neighbours in a column are one rectangle, as
-    Altair takes no more than 5,000 of them."""
+def regions(
+    names: list[str], spans: Sequence[Span], cells: int, kind: Callable[[pd.DataFrame], Any]
+) -> pd.DataFrame:
+    """Rectangles of a map in which `kind` of the points is the same; neighbours in a column are one
+    rectangle, as Altair takes no more than 5,000 of them."""
     wide, high = (np.linspace(low, top, cells + 1, dtype=np.float64) for low, top in spans)
-    a, b = ((edges[1:] + edges[:-1]) / 2 for edges in (wide, high))
-    kinds = kind(pd.DataFrame({names[0]: np.repeat(a, cells), names[1]: np.tile(b, cells)})).reshape(cells, cells)
+    a = (wide[1:] + wide[:-1]) / 2
+    b = (high[1:] + high[:-1]) / 2
+    kinds = kind(
+        pd.DataFrame({names[0]: np.repeat(a, cells), names[1]: np.tile(b, cells)})
+    ).reshape(cells, cells)
     new = np.ones((cells, cells), dtype=bool)
     new[:, 1:] = kinds[:, 1:] != kinds[:, :-1]
     column, start = np.nonzero(new)
     end = np.append(start[1:], cells)
     end[np.append(column[1:] != column[:-1], True)] = cells
-    edges = {"left": wide[column], "right": wide[column + 1], "bottom": high[start], "top": high[end]}
+    edges = {
+        "left": wide[column],
+        "right": wide[column + 1],
+        "bottom": high[start],
+        "top": high[end],
+    }
     return pd.DataFrame(edges | {"kind": kinds[column, start]})
 
 
@@ -91,9 +127,9 @@ def fitted(how: str) -> dict[str, str]:
 
 
 def decision_level(goal: BoundTarget) -> float | None:
-    """The probability from which the outcome counts as reached; with more than two classes only a class that is to
-    be reached with a probability has one, behind a threshold only a single class, and a model that does not go by
-    probabilities has none."""
+    """The probability from which the outcome counts as reached; with more than two classes only a
+    class that is to be reached with a probability has one, behind a threshold only a single class,
+    and a model that does not go by probabilities has none."""
     if goal.defers_to_predict or (goal.k > 2 and not (goal.soft and goal.is_lead)):
         return None
     levels: list[float] = (goal.least - goal.ahead).sigmoid().numpy().tolist()
@@ -101,26 +137,42 @@ def decision_level(goal: BoundTarget) -> float | None:
 
 
 def cost_confidence(cfs: "Counterfactuals", *, width: int = WIDTH, height: int = 340) -> Any:
-    """What answers cost against how sure the model is of them, or what it estimates for them, one dot per answer."""
+    """What answers cost against how sure the model is of them, or what it estimates for them, one
+    dot per answer."""
     alt = optional("altair", "plot")
     shown = np.flatnonzero(cfs.found)
     shown = shown[evenly(len(shown), MOST_DOTS)]
     values = cfs.goal.confidence(cfs.scores).numpy()[shown]
     name, in_words, levels = _outcome(cfs.goal, values)
-    dots = pd.DataFrame({"row": row_names(cfs.after.index[shown]), "sentence": sentences(cfs).to_numpy()[shown]})
+    dots = pd.DataFrame(
+        {"row": row_names(cfs.after.index[shown]), "sentence": sentences(cfs).to_numpy()[shown]}
+    )
     dots = dots.assign(cost=cfs.cost("l1").to_numpy()[shown], **{name: values})
     dots["words"] = [
         f"Row {row}: {sentence} Cost {cost:.2f}, {name} {value}."
-        for row, sentence, cost, value in zip(dots["row"], dots["sentence"], dots["cost"], in_words, strict=True)
+        for row, sentence, cost, value in zip(
+            dots["row"], dots["sentence"], dots["cost"], in_words, strict=True
+        )
     ]
-    x = alt.X("cost:Q", title="Cost (sum of encoded changes)", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=6))
+    x = alt.X(
+        "cost:Q",
+        title="Cost (sum of encoded changes)",
+        scale=alt.Scale(zero=True),
+        axis=alt.Axis(tickCount=6),
+    )
     if isinstance(cfs.goal, IntervalTarget):
-        title, about, style = "The model's estimate", "the model's estimate", ",.6~g"
-        scale, axis = alt.Scale(zero=False), alt.Axis(tickCount=6)
+        title = "The model's estimate"
+        about = "the model's estimate"
+        style = ",.6~g"
+        scale = alt.Scale(zero=False)
+        axis = alt.Axis(tickCount=6)
     else:
         lowest = float(np.min([1.0, *levels.values(), *values]))
-        title, about, style = "Probability of the wanted outcome", "the probability of the wanted outcome", ".1%"
-        scale = alt.Scale(domain=[max(0.0, np.floor(10 * lowest - 0.5) / 10), 1])  # room below the lowest dot
+        title = "Probability of the wanted outcome"
+        about = "the probability of the wanted outcome"
+        style = ".1%"
+        # room below the lowest dot
+        scale = alt.Scale(domain=[max(0.0, np.floor(10 * lowest - 0.5) / 10), 1])
         axis = alt.Axis(format="%", tickCount=6)
     y = alt.Y(f"{name}:Q", title=title, scale=scale, axis=axis)
     tips = [alt.Tooltip("row:N"), alt.Tooltip("sentence:N"), alt.Tooltip("cost:Q", format=".2f")]
@@ -136,14 +188,23 @@ def cost_confidence(cfs: "Counterfactuals", *, width: int = WIDTH, height: int =
         text = rule.mark_text(align="right", dx=-4, dy=side, color=QUIET, fontSize=12, aria=False)
         layers.append(text.encode(x=alt.value("width"), text="words:N"))
     about = f"Scatter plot: the cost of each answer against {about}."
-    return themed(alt.layer(*layers).properties(width=width, height=height, autosize=fitted("fit"), description=about))
+    return themed(
+        alt.layer(*layers).properties(
+            width=width, height=height, autosize=fitted("fit"), description=about
+        )
+    )
 
 
 def _outcome(goal: BoundTarget, values: Any) -> tuple[str, list[str], dict[str, float]]:
-    """What the vertical axis shows: its name, the values as strings, and the levels at which the outcome turns."""
+    """What the vertical axis shows: its name, the values as strings, and the levels at which the
+    outcome turns."""
     if isinstance(goal, IntervalTarget):
         ends = {"at least": goal.low, "at most": goal.high}
-        levels = {f"{word} {goal.numbers([end])[0]}": end for word, end in ends.items() if np.isfinite(end)}
+        levels = {
+            f"{word} {goal.numbers([end])[0]}": end
+            for word, end in ends.items()
+            if np.isfinite(end)
+        }
         return "estimate", goal.numbers(values.tolist()), levels
     level = decision_level(goal)
     levels = {} if level is None else {f"decision at {level:.0%}": level}
@@ -151,25 +212,39 @@ def _outcome(goal: BoundTarget, values: Any) -> tuple[str, list[str], dict[str, 
 
 
 def changed_features(cfs: "Counterfactuals", *, width: int = WIDTH) -> Any:
-    """In which share of the answers each feature is raised, lowered or switched to another value."""
+    """In which share of the answers each feature is raised, lowered or switched to another
+    value."""
     alt = optional("altair", "plot")
     bars, order = change_shares(cfs)
     bars["words"] = [
         f"{feature}: {way} in {share:.0%} of answers ({count:,})."
-        for feature, way, count, share in bars[["feature", "way", "count", "share"]].itertuples(index=False, name=None)
+        for feature, way, count, share in bars[["feature", "way", "count", "share"]].itertuples(
+            index=False, name=None
+        )
     ]
     totals = bars.groupby("feature", as_index=False)["share"].sum()
     axis = alt.Axis(labelLimit=200, ticks=False, domain=False, labelPadding=8, labelColor=INK)
     y = alt.Y("feature:N", sort=order, title=None, axis=axis)
     most = float(totals["share"].max()) if len(totals) else 1.0
     # Room for the number behind the longest bar.
-    x = alt.X("share:Q", title="Share of answers", scale=alt.Scale(domain=[0, 1.12 * most], nice=False))
+    x = alt.X(
+        "share:Q", title="Share of answers", scale=alt.Scale(domain=[0, 1.12 * most], nice=False)
+    )
     x = x.axis(format="%", tickCount=5)
     present = [w for w in WAYS if w in set(bars["way"])]
     colour = alt.Color("way:N", scale=alt.Scale(domain=present, range=[WAYS[w] for w in present]))
-    tips = [alt.Tooltip("feature:N"), alt.Tooltip("way:N", title="change"), alt.Tooltip("count:Q", title="answers")]
+    tips = [
+        alt.Tooltip("feature:N"),
+        alt.Tooltip("way:N", title="change"),
+        alt.Tooltip("count:Q", title="answers"),
+    ]
     tips.append(alt.Tooltip("share:Q", format=".0%"))
-    marks = {"color": colour, "order": "rank:Q", "tooltip": tips, "description": alt.Description("words:N")}
+    marks = {
+        "color": colour,
+        "order": "rank:Q",
+        "tooltip": tips,
+        "description": alt.Description("words:N"),
+    }
     drawn = alt.Chart(bars).mark_bar(height={"band": 0.7}).encode(x=x, y=y, **marks)
     ends = alt.Chart(totals).mark_text(align="left", dx=5, color=QUIET, fontSize=12, aria=False)
     ends = ends.encode(x="share:Q", y=y, text=alt.Text("share:Q", format=".0%"))
@@ -179,11 +254,14 @@ def changed_features(cfs: "Counterfactuals", *, width: int = WIDTH) -> Any:
 
 
 def change_shares(cfs: "Counterfactuals") -> tuple[pd.DataFrame, list[str]]:
-    """Per feature and way of changing: how many answers and which share; and the features, most often first."""
+    """Per feature and way of changing: how many answers and which share; and the features, most
+    often first."""
     found = moves(cfs, cfs.found)
     answers = max(int(cfs.found.sum()), 1)
     names = headings([m.feature for m in found])
-    by_count = sorted(zip(found, names, strict=True), key=lambda pair: -len(pair[0].rows))[:MOST_BARS]
+    by_count = sorted(zip(found, names, strict=True), key=lambda pair: -len(pair[0].rows))[
+        :MOST_BARS
+    ]
     lines = [
         (name, way, rank, count, count / answers)
         for m, name in by_count
@@ -191,7 +269,9 @@ def change_shares(cfs: "Counterfactuals") -> tuple[pd.DataFrame, list[str]]:
         if (count := int((m.way == sign).sum()))
     ]
     columns = {"feature": str, "way": str, "rank": int, "count": int, "share": float}
-    return pd.DataFrame(lines, columns=list(columns)).astype(columns), [name for _, name in by_count]
+    return pd.DataFrame(lines, columns=list(columns)).astype(columns), [
+        name for _, name in by_count
+    ]
 
 
 def row_names(index: "pd.Index[Any]") -> list[str]:
@@ -207,7 +287,10 @@ def save(chart: Any, path: str | Path) -> Path:
     path = Path(path)
     kind = path.suffix.lower()
     if kind not in EXTENSIONS:
-        raise SettingError(f"cannot write a chart to {path.name!r}; the name must end in one of {listed(EXTENSIONS)}")
+        raise SettingError(
+            f"cannot write a chart to {path.name!r}; the name must end in one of "
+            f"{listed(EXTENSIONS)}"
+        )
     optional("vl_convert", "plot")
     more = {".html": {"inline": True}, ".png": {"ppi": 144}}.get(kind, {})
     chart.save(str(path), format=kind[1:], **more)

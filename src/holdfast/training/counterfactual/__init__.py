@@ -1,1 +1,2 @@
-"""Counterfactual training: a network that learns from the counterfactuals it gives while it learns."""
+"""Counterfactual training: a network that learns from the counterfactuals it gives while it
+learns."""

@@ -1,4 +1,5 @@
-"""Where counterfactuals may go while a network learns from them; rows are in the last axis, as in `nn.stack`."""
+"""Where counterfactuals may go while a network learns from them; rows are in the last axis, as in
+`nn.stack`."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,23 +14,33 @@ RUNS = 8  # slices, which cost less than numbers of columns as long as they are 
 
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """Limits (d, 1) of all columns, and the numbers of those that may not change, only rise, or only fall."""
+    """Limits (d, 1) of all columns, and the numbers of those that may not change, only rise, or
+    only fall."""
 
     low: Tensor
     high: Tensor
     fixed: Tensor
     up: Tensor
     down: Tensor
-    encoding: Encoding | None = None  # of categories that have one level at every step, not a mixture
+    # of categories that have one level at every step, not a mixture
+    encoding: Encoding | None = None
 
     @classmethod
     def of(
-        cls, x: Tensor, encoding: Encoding | None = None, *, spread: float = 2.0, categories: bool = False
+        cls,
+        x: Tensor,
+        encoding: Encoding | None = None,
+        *,
+        spread: float = 2.0,
+        categories: bool = False,
     ) -> "Domain":
-        """The limits of a schema where it has some; elsewhere the range of rows x (n, d), widened to mean -+ spread sd.
-        Categories are respected, or else their columns are numbers like all others."""
-        mean, sd = x.mean(0), x.std(0) if len(x) > 1 else torch.zeros_like(x[0])
-        low, high = torch.minimum(mean - spread * sd, x.amin(0)), torch.maximum(mean + spread * sd, x.amax(0))
+        """The limits of a schema where it has some; elsewhere the range of rows x (n, d), widened
+        to mean -+ spread sd. Categories are respected, or else their columns are numbers like all
+        others."""
+        mean = x.mean(0)
+        sd = x.std(0) if len(x) > 1 else torch.zeros_like(x[0])
+        low = torch.minimum(mean - spread * sd, x.amin(0))
+        high = torch.maximum(mean + spread * sd, x.amax(0))
         if encoding is None:
             no_columns = torch.zeros(0, dtype=torch.int64)
             return cls(low[:, None], high[:, None], no_columns, no_columns, no_columns)
@@ -66,7 +77,9 @@ class Domain:
         e = self.encoding
         if e is None:
             return torch.zeros(0, dtype=torch.int64)
-        return ((e.grid > 0) & ((e.high - e.low - e.grid).abs() < 1e-4 * e.grid)).nonzero().squeeze(1)
+        return (
+            ((e.grid > 0) & ((e.high - e.low - e.grid).abs() < 1e-4 * e.grid)).nonzero().squeeze(1)
+        )
 
     def clamp_(self, x: Tensor) -> Tensor:
         """Into the limits, in place."""
@@ -80,12 +93,15 @@ class Domain:
         return to
 
     def shown(self, x: Tensor) -> Tensor:
-        """The rows that networks see: the same, but that categories have their largest level, if they are respected."""
+        """The rows that networks see: the same, but that categories have their largest level, if
+        they are respected."""
         if self.encoding is None:
             return x
-        out, binary = self.encoding.hard(x.mT).mT.contiguous(), self._binary
+        out = self.encoding.hard(x.mT).mT.contiguous()
+        binary = self._binary
         if len(binary):
-            low, high = self.low[binary], self.high[binary]
+            low = self.low[binary]
+            high = self.high[binary]
             out[:, binary] = torch.where(2 * out[:, binary] < low + high, low, high)
         return out
 
@@ -106,4 +122,8 @@ class Domain:
 def runs(columns: Tensor) -> list[slice | Tensor]:
     """Columns (c,) in rising order as a few slices, or as they are if there would be many."""
     parts = columns.tensor_split((columns.diff() != 1).nonzero()[:, 0] + 1) if len(columns) else ()
-    return [slice(int(part[0]), int(part[-1]) + 1) for part in parts] if len(parts) <= RUNS else [columns]
+    return (
+        [slice(int(part[0]), int(part[-1]) + 1) for part in parts]
+        if len(parts) <= RUNS
+        else [columns]
+    )

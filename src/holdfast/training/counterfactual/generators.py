@@ -1,7 +1,7 @@
 """Methods as generators of counterfactuals inside training: which of their settings count there.
 
-Methods with terms of their own that the search inside training does not have are refused rather than read as something
-else.
+Methods with terms of their own that the search inside training does not have are refused rather
+than read as something else.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from holdfast.distances import distance_of, l1
-from holdfast.errors import SettingError, require
+from holdfast.errors import SettingError
 from holdfast.explainer import Explainer
 from holdfast.methods._autoencoder import TableAutoencoder
 from holdfast.methods.descent import Descent
@@ -37,19 +37,33 @@ class GeneratorSettings:
         if isinstance(method, Omniscient):
             return cls(Variant(), method=method)
         if isinstance(method, ECCCo):
-            require(not method.conformal, "there is no conformal term inside training; set conformal=0")
+            if method.conformal:
+                raise SettingError("there is no conformal term inside training; set conformal=0")
             variant = Variant(lam=method.lam, energy=method.energy, tau=method.tau, lr=method.lr)
             return cls(variant, method.steps, method)
         if isinstance(method, Descent):
-            usual = (method.loss, method.optimizer, method.relax) == ("cross_entropy", "sgd", "round")
+            usual = (method.loss, method.optimizer, method.relax) == (
+                "cross_entropy",
+                "sgd",
+                "round",
+            )
             usual = usual and distance_of(method.norm) == l1
-            require(usual, "inside training a Descent has cross-entropy, l1 and plain steps; take Descent.generic(...)")
+            if not usual:
+                raise SettingError(
+                    "inside training a Descent has cross-entropy, l1 and plain steps; take "
+                    "Descent.generic(...)"
+                )
         elif isinstance(method, REVISE):
             usual = distance_of(method.norm) == l1
-            require(usual, f"inside training REVISE has the l1 distance; set norm=1, not {method.norm}")
+            if not usual:
+                raise SettingError(
+                    f"inside training REVISE has the l1 distance; set norm=1, not {method.norm}"
+                )
         else:
             known = "ECCCo, Descent, REVISE and Omniscient"
-            raise SettingError(f"a {type(method).__name__} cannot be used inside training; there are {known}")
+            raise SettingError(
+                f"a {type(method).__name__} cannot be used inside training; there are {known}"
+            )
         return cls(Variant(lam=method.lam, energy=0.0, lr=method.lr), method.steps, method)
 
     @property
@@ -57,10 +71,13 @@ class GeneratorSettings:
         """Are counterfactuals drawn rather than searched for?"""
         return isinstance(self.method, Omniscient)
 
-    def autoencoder(self, x: Tensor, schema: Schema, domain: Domain, progress: bool = False) -> TableAutoencoder | None:
+    def autoencoder(
+        self, x: Tensor, schema: Schema, domain: Domain, progress: bool = False
+    ) -> TableAutoencoder | None:
         """The autoencoder to search in, trained on rows x unless the method has one."""
         if not isinstance(self.method, REVISE):
             return None
         moves_all = "REVISE moves all columns at once, so it cannot keep those that may not change"
-        require(not domain.binds, f"{moves_all}; take ECCCo, or a schema in which everything may")
+        if domain.binds:
+            raise SettingError(f"{moves_all}; take ECCCo, or a schema in which everything may")
         return self.method.ready_autoencoder(x, schema, progress=progress)

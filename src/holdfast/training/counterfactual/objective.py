@@ -5,22 +5,24 @@
        + reg / n    sum_i  E(x+_i, y+_i)^2 + E(x'_i, y+_i)^2
        + adv / n    sum_i  CE(M(x~_i), y_i)
 
-B is a mini-batch of rows x and classes y; the n counterfactuals that are assigned to it come from other rows x_i with
-the true classes y_i: y+_i is drawn among the classes that the network does not give to x_i, x'_i is the mature
-counterfactual, x~_i the nascent one (`counterfactual.search`), and x+_i a random row of true class y+_i. What never
-matured has x' := x+, so that it has no part in the divergence; the ridge counts it. Columns that may not change, or
-not that way, are edited out of x+ (`Domain.hold_`). No gradient goes through the search: all three are
-constants.
+B is a mini-batch of rows x and classes y; the n counterfactuals that are assigned to it come from
+other rows x_i with the true classes y_i: y+_i is drawn among the classes that the network does not
+give to x_i, x'_i is the mature counterfactual, x~_i the nascent one (`counterfactual.search`), and
+x+_i a random row of true class y+_i. What never matured has x' := x+, so that it has no part in the
+divergence; the ridge counts it. Columns that may not change, or not that way, are edited out of x+
+(`Domain.hold_`). No gradient goes through the search: all three are constants.
 
-In an epoch counterfactuals of a random part of the rows are searched for with the network as it is at the beginning,
-and split into near-equal groups, one for each mini-batch; with refresh="batch" each group is made when its batch comes.
+In an epoch counterfactuals of a random part of the rows are searched for with the network as it is
+at the beginning, and split into near-equal groups, one for each mini-batch; with refresh="batch"
+each group is made when its batch comes.
 
     draft    the paper's first version: x+ = x_i, no ridge, and the adversarial term counts x' itself, where that is
              within epsilon of x_i
     omni     no search: x' = x+ = x~ = one of the rows that the network gives y+, with the class y+
 
-Altmeyer et al., "Counterfactual Training: Teaching Models Plausible and Actionable Explanations", 2025; where paper and
-released code differ, the code is followed. Rows come in another order in every epoch, as in all training here.
+Altmeyer et al., "Counterfactual Training: Teaching Models Plausible and Actionable Explanations",
+2025; where paper and released code differ, the code is followed. Rows come in another order in
+every epoch, as in all training here.
 """
 
 import math
@@ -34,13 +36,17 @@ from torch import Tensor, nn
 
 from holdfast._core.progress import Progress
 from holdfast._core.rows import chunks, rows_per_chunk
-from holdfast.errors import require
+from holdfast.errors import SettingError
 from holdfast.methods._autoencoder import TableAutoencoder
 from holdfast.nn.stack import ModelStack
 from holdfast.retraining.loop import Orders, RobustLoop, Start, Variation, fit_in_parts
 from holdfast.training.counterfactual.domain import Domain
 from holdfast.training.counterfactual.pairs import BatchSplit, ClassRows, ContrastPairs, RowDraws
-from holdfast.training.counterfactual.search import SearchResult, SearchSettings, search_counterfactuals
+from holdfast.training.counterfactual.search import (
+    SearchResult,
+    SearchSettings,
+    search_counterfactuals,
+)
 
 Kind = Literal["plain", "search", "draft", "omni"]
 Refresh = Literal["epoch", "batch"]
@@ -49,7 +55,8 @@ COLUMNS = ("accuracy", "validation", "divergence", "ridge", "adversarial", "matu
 
 @dataclass(frozen=True)
 class Variant:
-    """Weights of the objective and settings of the search: what the networks of one stack may differ in."""
+    """Weights of the objective and settings of the search: what the networks of one stack may
+    differ in."""
 
     clf: float = 1.0
     div: float = 0.5
@@ -69,42 +76,62 @@ class SharedSettings:
     kind: Kind = "search"  # see above; "plain" is the first term alone
     steps: int = 30  # of the search, at most
     epsilon: float = 0.3  # radius of the linf ball that nascent counterfactuals are in
-    count: int | None = 1000  # counterfactuals in an epoch; None, or more than there are rows: one of every row
+    # counterfactuals in an epoch; None, or more than there are rows: one of every row
+    count: int | None = 1000
     burn_in: float = 0.0  # share of the epochs, at the beginning, that are plain
     refresh: Refresh = "epoch"  # search at the beginning of an epoch, or of each batch
-    spare_wrong: bool = False  # a row that the network gets wrong has no part in the adversarial term
+    # a row that the network gets wrong has no part in the adversarial term
+    spare_wrong: bool = False
     autoencoder: TableAutoencoder | None = None  # counterfactuals are searched for in its codes
 
     def words(self, n: int) -> str:
         """The numbers in it, as they count with n rows."""
         count = n if self.count is None else min(n, self.count)
-        return f"{self.steps} {self.epsilon} {count} {self.burn_in} {self.refresh} {self.spare_wrong}"
+        return (
+            f"{self.steps} {self.epsilon} {count} {self.burn_in} {self.refresh} {self.spare_wrong}"
+        )
 
 
 def fit_contrast(
-    module: nn.Module, start: Start, x: Tensor, labels: Tensor, classes: int, variation: Variation,
-    variants: Sequence[Variant], shared: SharedSettings, loop: RobustLoop, bar: Progress,
-    validation: tuple[Tensor, Tensor] | None = None, names: Sequence[str] = (),
-) -> tuple[ModelStack, Tensor, list[float]]:  # fmt: skip
+    module: nn.Module,
+    start: Start,
+    x: Tensor,
+    labels: Tensor,
+    classes: int,
+    variation: Variation,
+    variants: Sequence[Variant],
+    shared: SharedSettings,
+    loop: RobustLoop,
+    bar: Progress,
+    validation: tuple[Tensor, Tensor] | None = None,
+    names: Sequence[str] = (),
+) -> tuple[ModelStack, Tensor, list[float]]:
     """Train networks.
 
     Args:
-        module, start, x, labels, variation, loop: as for `fit_stack`; of a variation only the seeds count.
+        module, start, x, labels, variation, loop: as for `fit_stack`; of a variation only the seeds
+            count.
         classes, variants: how many classes there are, and the variant of each network.
         validation: rows and classes to measure the accuracy on after every epoch.
-        names: what to call each network in the line of an epoch, which is about the first of those that train together.
+        names: what to call each network in the line of an epoch, which is about the first of those
+            that train together.
 
     Returns:
-        The M trained networks, for every epoch and network the numbers named by `COLUMNS` (epochs, M, 7), and the
+        The M trained networks, for every epoch and network the numbers named by `COLUMNS` (epochs,
+            M, 7), and the
         seconds that epochs took. A network is the same, up to rounding, whatever trains beside it.
     """
-    numbers = torch.full((loop.epochs, len(variation), len(COLUMNS)), torch.nan, dtype=torch.float64)
+    numbers = torch.full(
+        (loop.epochs, len(variation), len(COLUMNS)), torch.nan, dtype=torch.float64
+    )
     seconds = [0.0] * loop.epochs
 
     def train(models: ModelStack, x: Tensor, part: slice) -> dict[str, Tensor]:
         _check_outputs(models, x, classes)
         held_out = None if validation is None else (validation[0].to(x.dtype), validation[1])
-        training = ContrastTraining(models, x, labels, classes, variation[part], variants[part], shared, loop)
+        training = ContrastTraining(
+            models, x, labels, classes, variation[part], variants[part], shared, loop
+        )
         for epoch in range(loop.epochs):
             begin = time.perf_counter()
             numbers[epoch, part] = training.epoch(epoch, held_out)
@@ -120,7 +147,8 @@ def _check_outputs(models: ModelStack, x: Tensor, classes: int) -> None:
     row = x[:1].flatten(1).mT.expand(models.count, -1, -1)
     found = models.vjp(row, x.shape[1:] if x.ndim > 2 else ())[0].shape[1]
     have = f"the module returns {found} outputs for {classes} classes"
-    require(found == classes, f"{have}; energies need a logit of each class")
+    if found != classes:
+        raise SettingError(f"{have}; energies need a logit of each class")
 
 
 def _words(epoch: int, epochs: int, numbers: Tensor, name: str = "") -> str:
@@ -148,30 +176,52 @@ class ContrastTraining:
     """One run of a stack."""
 
     def __init__(
-        self, models: ModelStack, x: Tensor, labels: Tensor, classes: int, variation: Variation,
-        variants: Sequence[Variant], shared: SharedSettings, loop: RobustLoop,
-    ) -> None:  # fmt: skip
-        self.models, self.x, self.labels, self.shared, self.loop = models, x, labels, shared, loop
-        self.flat, self.shape = x.flatten(1), tuple(x.shape[1:]) if x.ndim > 2 else ()
-        self.optimizer, self.orders = loop.optimizer_for(models.theta), Orders(variation, len(x))
+        self,
+        models: ModelStack,
+        x: Tensor,
+        labels: Tensor,
+        classes: int,
+        variation: Variation,
+        variants: Sequence[Variant],
+        shared: SharedSettings,
+        loop: RobustLoop,
+    ) -> None:
+        self.models = models
+        self.x = x
+        self.labels = labels
+        self.shared = shared
+        self.loop = loop
+        self.flat = x.flatten(1)
+        self.shape = tuple(x.shape[1:]) if x.ndim > 2 else ()
+        self.optimizer = loop.optimizer_for(models.theta)
+        self.orders = Orders(variation, len(x))
         self.plain = loop.epochs if shared.kind == "plain" else round(shared.burn_in * loop.epochs)
 
         def each(name: str) -> Tensor:
             return torch.tensor([getattr(v, name) for v in variants], dtype=x.dtype)[:, None, None]
 
-        self.clf, self.div, self.reg, self.adv = (each(name) for name in ("clf", "div", "reg", "adv"))
-        lam, energy, tau, lr = (each(name) for name in ("lam", "energy", "tau", "lr"))
+        self.clf = each("clf")
+        self.div = each("div")
+        self.reg = each("reg")
+        self.adv = each("adv")
+        lam = each("lam")
+        energy = each("energy")
+        tau = each("tau")
+        lr = each("lr")
         self.search = SearchSettings(lam, energy, tau, lr, shared.steps, shared.epsilon)
         self.weighted = bool((self.clf != 1).any())
-        self.draws, self.classes = RowDraws(variation, len(x), shared.count), ClassRows.of(labels, classes)
+        self.draws = RowDraws(variation, len(x), shared.count)
+        self.classes = ClassRows.of(labels, classes)
         self.buffers = dict[int, SearchBuffers]()
         self.splits = dict[tuple[int, int], BatchSplit]()
         several = shared.kind == "plain" or int((self.classes.size > 0).sum()) > 1
-        require(several, "counterfactuals need rows of at least two classes")
+        if not several:
+            raise SettingError("counterfactuals need rows of at least two classes")
 
     def epoch(self, epoch: int, validation: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """Train once on all rows; (M, 7) the numbers named by `COLUMNS`."""
-        order, means = self.orders.next(), torch.full((self.models.count, 5), torch.nan, dtype=torch.float64)
+        order = self.orders.next()
+        means = torch.full((self.models.count, 5), torch.nan, dtype=torch.float64)
         if epoch < self.plain:
             for rows in torch.split(order, self.loop.batch_size, 1):
                 w = self.clf[..., 0].expand(-1, rows.shape[1]) if self.weighted else None
@@ -179,7 +229,11 @@ class ContrastTraining:
         else:
             rows, u = self.draws.next()
             each_batch = self.shared.refresh == "batch"
-            parts = self._split(order.shape[1], rows.shape[1]).parts if each_batch else [(slice(None), slice(None))]
+            parts = (
+                self._split(order.shape[1], rows.shape[1]).parts
+                if each_batch
+                else [(slice(None), slice(None))]
+            )
             sums = list[Tensor]()
             for batch, group in parts:
                 some = rows[:, group]
@@ -187,7 +241,9 @@ class ContrastTraining:
                 sums.append(self._contrast(order[:, batch], pairs))
             means = torch.stack(sums).sum(0) / rows.shape[1]
         right = [self.accuracy(self.x, self.labels)]
-        right.append(self.accuracy(*validation) if validation else torch.full_like(right[0], torch.nan))
+        right.append(
+            self.accuracy(*validation) if validation else torch.full_like(right[0], torch.nan)
+        )
         return torch.cat([torch.stack(right, 1), means], 1)
 
     def _batch(self, rows: Tensor) -> Tensor:
@@ -202,38 +258,57 @@ class ContrastTraining:
     # ---- counterfactuals
 
     def pairs(self, rows: Tensor, u: Tensor, buffers: SearchBuffers | None = None) -> ContrastPairs:
-        """Counterfactuals of rows (M, n) by the networks as they are; u (M, 2, n) are random numbers."""
+        """Counterfactuals of rows (M, n) by the networks as they are; u (M, 2, n) are random
+        numbers."""
         shared = self.shared
         buffers = buffers or SearchBuffers.of(self.flat.new_empty(*rows.shape, self.flat.shape[1]))
         x = self._picked(rows, buffers.x)
         now = self.models.vjp(x.mT, self.shape)[0].argmax(1)  # (M, n)
-        wanted, y = self.classes.other(now, u[:, 0]), self.labels[rows]
+        wanted = self.classes.other(now, u[:, 0])
+        y = self.labels[rows]
         if shared.kind == "omni":
             return self._omniscient(x, now, wanted, y, u[:, 1])
         found = search_counterfactuals(
-            self.models, x, wanted, self.search, shared.domain, shape=self.shape, autoencoder=shared.autoencoder,
+            self.models,
+            x,
+            wanted,
+            self.search,
+            shared.domain,
+            shape=self.shape,
+            autoencoder=shared.autoencoder,
             out=buffers.result,
-        )  # fmt: skip
+        )
         attacks = now == y if shared.spare_wrong else torch.ones_like(found.immature)
-        nascent, mature, positive = found.nascent, found.last, x
+        nascent = found.nascent
+        mature = found.last
+        positive = x
         if shared.kind == "draft":
-            nascent, attacks, mature = found.last, attacks & found.inside, found.last.clone()
+            nascent = found.last
+            attacks = attacks & found.inside
+            mature = found.last.clone()
         else:
             positive = self._picked(self.classes.row(wanted, u[:, 1]), buffers.positive)
         torch.where(found.immature[..., None], positive, mature, out=mature)
         # Their contrast then does not count columns for what cannot change in them.
         shared.domain.hold_(positive.mT, mature.mT)
-        return ContrastPairs(mature, positive, wanted, nascent, y, attacks, ~found.immature, found.steps)
+        return ContrastPairs(
+            mature, positive, wanted, nascent, y, attacks, ~found.immature, found.steps
+        )
 
-    def _omniscient(self, x: Tensor, now: Tensor, wanted: Tensor, y: Tensor, u: Tensor) -> ContrastPairs:
-        """Rows that the network gives the wanted class; where there is none, any row with its own class."""
+    def _omniscient(
+        self, x: Tensor, now: Tensor, wanted: Tensor, y: Tensor, u: Tensor
+    ) -> ContrastPairs:
+        """Rows that the network gives the wanted class; where there is none, any row with its own
+        class."""
         size = nn.functional.one_hot(now, self.classes.count).sum(1)  # (M, K)
-        start, many = (size.cumsum(1) - size).gather(1, wanted), size.gather(1, wanted)
+        start = (size.cumsum(1) - size).gather(1, wanted)
+        many = size.gather(1, wanted)
         some = many > 0
         place = torch.where(some, start + (u * many).long(), (u * x.shape[1]).long())
         row = now.argsort(dim=1, stable=True).gather(1, place)
         chosen = x.gather(1, row[..., None].expand(-1, -1, x.shape[2]))
-        label, all_ = torch.where(some, wanted, y.gather(1, row)), torch.ones_like(some)
+        label = torch.where(some, wanted, y.gather(1, row))
+        all_ = torch.ones_like(some)
         return ContrastPairs(chosen, chosen, label, chosen, label, all_, all_, torch.zeros(len(x)))
 
     # ---- the objective
@@ -242,44 +317,62 @@ class ContrastTraining:
         """Train on rows `order` (M, n), batch by batch; (M, 5) sums over the pairs."""
         split = self._split(order.shape[1], pairs.wanted.shape[1])
         soft, linear, constant = self.slopes(order, pairs, split)
-        outputs, end = list[Tensor](), 0
+        outputs = list[Tensor]()
+        end = 0
         tables = [part.view(*part.shape[:2], *self.x.shape[1:]) for part in pairs.rows()]
         for batch, group in split.parts:
-            rows, more = self._batch(order[:, batch]), [part[:, group] for part in tables]
+            rows = self._batch(order[:, batch])
+            more = [part[:, group] for part in tables]
             s = slice(end, end := end + rows.shape[1] + sum(part.shape[1] for part in more))
 
             def slope(raw: Tensor, s: slice = s) -> Tensor:
-                return torch.softmax(raw, 2).mul_(soft[:, s]).addcmul_(raw, linear[:, s]).add_(constant[:, s])
+                return (
+                    torch.softmax(raw, 2)
+                    .mul_(soft[:, s])
+                    .addcmul_(raw, linear[:, s])
+                    .add_(constant[:, s])
+                )
 
             g, raw = self.models.backprop(rows, more, slope)
             outputs.append(raw)
             self._update(g)
         return pairs.sums(torch.cat(outputs, 1).index_select(1, split.back)[:, order.shape[1] :])
 
-    def slopes(self, order: Tensor, pairs: ContrastPairs, split: BatchSplit) -> tuple[Tensor, Tensor, Tensor]:
+    def slopes(
+        self, order: Tensor, pairs: ContrastPairs, split: BatchSplit
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """The derivative of L by raw outputs r, which is soft * softmax(r) + linear * r + constant.
 
         For all rows that `split` puts one behind the other: (M, N, 1), (M, N, K), (M, N, K).
         """
-        k, dtype = self.classes.count, self.x.dtype
-        clf, n = self.clf * split.row_share[:, None], split.counterfactual_share[:, None]
+        k = self.classes.count
+        dtype = self.x.dtype
+        clf = self.clf * split.row_share[:, None]
+        n = split.counterfactual_share[:, None]
         adv = self.adv * n * pairs.attacks[..., None]
         labels = self.labels[order], pairs.label, pairs.wanted
         y, label, wanted = (nn.functional.one_hot(v, k).to(dtype) for v in labels)
-        zero, div, reg = torch.zeros_like(wanted), self.div * n * wanted, 2 * self.reg * n * wanted
+        zero = torch.zeros_like(wanted)
+        div = self.div * n * wanted
+        reg = 2 * self.reg * n * wanted
         soft = torch.cat([clf, adv, zero[..., :1], zero[..., :1]], 1)
         linear = torch.cat([torch.zeros_like(y).expand(len(wanted), -1, -1), zero, reg, reg], 1)
         constant = torch.cat([-clf * y, -adv * label, div, -div], 1)
-        soft, linear, constant = (v.index_select(1, split.place) for v in (soft, linear, constant))
+        soft = soft.index_select(1, split.place)
+        linear = linear.index_select(1, split.place)
+        constant = constant.index_select(1, split.place)
         return soft, linear, constant
 
     def _update(self, g: Tensor) -> None:
-        """A step of the optimiser, but for networks whose gradient is non-finite: these only count it."""
+        """A step of the optimiser, but for networks whose gradient is non-finite: these only count
+        it."""
         if math.isfinite(float(g.sum())):
             self.optimizer.step(g)
             return
         owner = self.models.owner()
-        lost = torch.zeros(self.models.count).index_add_(0, owner, (~g.isfinite()).float())[owner] > 0
+        lost = (
+            torch.zeros(self.models.count).index_add_(0, owner, (~g.isfinite()).float())[owner] > 0
+        )
         before = [held[lost] for held in self.optimizer.held]
         self.optimizer.step(torch.where(lost, 0.0, g))
         for held, value in zip(self.optimizer.held, before, strict=True):
@@ -292,14 +385,16 @@ class ContrastTraining:
         return self.splits[key]
 
     def _buffers(self, m: int, n: int) -> SearchBuffers:
-        """Memory that is kept from epoch to epoch: fresh memory costs more than what is done in it."""
+        """Memory that is kept from epoch to epoch: fresh memory costs more than what is done in
+        it."""
         if n not in self.buffers:
             self.buffers[n] = SearchBuffers.of(self.flat.new_empty(m, n, self.flat.shape[1]))
         return self.buffers[n]
 
     def accuracy(self, x: Tensor, labels: Tensor) -> Tensor:
         """(M,) share of rows whose class each network gets right."""
-        m, right = self.models.count, torch.zeros(self.models.count)
+        m = self.models.count
+        right = torch.zeros(self.models.count)
         size = rows_per_chunk(m * self.flat.shape[1])
         for part, y in zip(chunks(x.flatten(1), size), chunks(labels, size), strict=True):
             raw = self.models.vjp(part.mT.expand(m, -1, -1), self.shape)[0]

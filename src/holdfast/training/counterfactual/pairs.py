@@ -1,4 +1,5 @@
-"""What Counterfactual Training sets against each other, and how it is drawn and dealt out to mini-batches."""
+"""What Counterfactual Training sets against each other, and how it is drawn and dealt out to
+mini-batches."""
 
 import itertools
 from collections.abc import Sequence
@@ -29,10 +30,14 @@ class ContrastPairs:
         return [self.nascent, self.mature, self.positive]
 
     def sums(self, raw: Tensor) -> Tensor:
-        """(M, 5) divergence, ridge, adversarial loss, matured and steps, by raw outputs (M, 3 n, K) of `rows`."""
+        """(M, 5) divergence, ridge, adversarial loss, matured and steps, by raw outputs (M, 3 n, K)
+        of `rows`."""
         nascent, mature, positive = raw.chunk(3, 1)
-        e, e_plus = (-part.gather(2, self.wanted[..., None])[..., 0] for part in (mature, positive))
-        loss = -torch.log_softmax(nascent, 2).gather(2, self.label[..., None])[..., 0] * self.attacks
+        e = -mature.gather(2, self.wanted[..., None])[..., 0]
+        e_plus = -positive.gather(2, self.wanted[..., None])[..., 0]
+        loss = (
+            -torch.log_softmax(nascent, 2).gather(2, self.label[..., None])[..., 0] * self.attacks
+        )
         parts = [e_plus - e, e_plus.square() + e.square(), loss, self.matured]
         return torch.stack([*[part.double().sum(1) for part in parts], self.steps.double()], 1)
 
@@ -50,10 +55,17 @@ class BatchSplit:
     @classmethod
     def of(cls, n: int, batch_size: int, counterfactuals: int, dtype: torch.dtype) -> "BatchSplit":
         rows = chunks(torch.arange(n), batch_size)
-        groups = torch.arange(counterfactuals).tensor_split(len(rows))  # some are empty if there are too few
+        # some are empty if there are too few
+        groups = torch.arange(counterfactuals).tensor_split(len(rows))
         tables = (n, n + counterfactuals, n + 2 * counterfactuals)
-        place = torch.cat([torch.cat([r, *[g + start for start in tables]]) for r, g in zip(rows, groups, strict=True)])
-        (batches, a), (shares, b) = (_consecutive([len(part) for part in parts], dtype) for parts in (rows, groups))
+        place = torch.cat(
+            [
+                torch.cat([r, *[g + start for start in tables]])
+                for r, g in zip(rows, groups, strict=True)
+            ]
+        )
+        batches, a = _consecutive([len(part) for part in rows], dtype)
+        shares, b = _consecutive([len(part) for part in groups], dtype)
         return cls(list(zip(batches, shares, strict=True)), a, b, place, place.argsort())
 
 
@@ -65,13 +77,17 @@ def _consecutive(sizes: Sequence[int], dtype: torch.dtype) -> tuple[list[slice],
 
 
 class RowDraws:
-    """Which rows get counterfactuals, epoch by epoch; drawn once for all networks that share a seed."""
+    """Which rows get counterfactuals, epoch by epoch; drawn once for all networks that share a
+    seed."""
 
     def __init__(self, variation: Variation, n: int, count: int | None) -> None:
-        self.draws, self.n, self.count = SharedDraws(variation.order, 3), n, n if count is None else min(n, count)
+        self.draws = SharedDraws(variation.order, 3)
+        self.n = n
+        self.count = n if count is None else min(n, count)
 
     def next(self) -> tuple[Tensor, Tensor]:
-        """(M, c) numbers of rows, each once, and (M, 2, c) random numbers in [0, 1) for what else is drawn."""
+        """(M, c) numbers of rows, each once, and (M, 2, c) random numbers in [0, 1) for what else
+        is drawn."""
         rows = self.draws.draw(lambda g: torch.randperm(self.n, generator=g)[: self.count])
         u = self.draws.draw(lambda g: torch.rand(2, self.count, generator=g, dtype=torch.float64))
         return rows[self.draws.place], u[self.draws.place]
@@ -79,7 +95,8 @@ class RowDraws:
 
 @dataclass(frozen=True, eq=False)
 class ClassRows:
-    """The rows of each class, and for each class the others that have some: no row can stand for a class without."""
+    """The rows of each class, and for each class the others that have some: no row can stand for a
+    class without."""
 
     count: int
     rows: Tensor  # (n,) by class

@@ -1,4 +1,5 @@
-"""Counterfactuals in the making: the search inside Counterfactual Training, for all networks of a stack at once.
+"""Counterfactuals in the making: the search inside Counterfactual Training, for all networks of a
+stack at once.
 
     x_k = P( x_{k-1} - lr g_k ),   k = 1 .. T,   from x_0 = x
     g_k = d/dx { CE(M(x), t) + lam |x - x_0|_1 + energy phi_k (E + 1e-3 E^2) },   E = -M(x)_t; phi: `methods._energy`
@@ -6,15 +7,16 @@
     mature     the first x_k with S_t >= tau, S = softmax(M(x_k)); a row stops there
     nascent    the last x_k, up to there, with |x_k - x_0|_inf <= epsilon; x_0 is one
 
-This is ECCCo with energy > 0 and Generic with energy = 0. P keeps to the domain and to what may change: a fixed column
-never moves, a one-way column never turns back. With a VAE (REVISE) the code z moves, x_k = dec(z), and the domain is
-all that is kept to.
+This is ECCCo with energy > 0 and Generic with energy = 0. P keeps to the domain and to what may
+change: a fixed column never moves, a one-way column never turns back. With a VAE (REVISE) the code
+z moves, x_k = dec(z), and the domain is all that is kept to.
 
-Altmeyer et al., "Counterfactual Training", 2025. The step size setting of the authors' code is never read: lr is 0.1.
+Altmeyer et al., "Counterfactual Training", 2025. The step size setting of the authors' code is
+never read: lr is 0.1.
 
-Rows do not depend on each other, so those that have stopped leave the batch once they are half of it, and large
-batches are worked off in parts that stay in the cache. Tensors are (networks, columns, rows), see `nn.stack`; in
-memory a row of many columns is in one piece.
+Rows do not depend on each other, so those that have stopped leave the batch once they are half of
+it, and large batches are worked off in parts that stay in the cache. Tensors are (networks,
+columns, rows), see `nn.stack`; in memory a row of many columns is in one piece.
 """
 
 import math
@@ -62,16 +64,25 @@ class SearchResult:
     def empty(cls, x: Tensor) -> "SearchResult":
         """Memory for rows like x."""
         flags = torch.zeros(x.shape[:2], dtype=torch.bool)
-        return cls(torch.empty_like(x), torch.empty_like(x), flags, flags.clone(), torch.zeros(len(x)))
+        return cls(
+            torch.empty_like(x), torch.empty_like(x), flags, flags.clone(), torch.zeros(len(x))
+        )
 
-    def write(self, place: Tensor, p: Tensor, inside: Tensor, moving: Tensor, some: Tensor | None = None) -> None:
-        """Enter all, or some (M, m), of the rows (M, d, n) at their places (M, n) among all rows."""
+    def write(
+        self, place: Tensor, p: Tensor, inside: Tensor, moving: Tensor, some: Tensor | None = None
+    ) -> None:
+        """Enter all, or some (M, m), of the rows (M, d, n) at their places (M, n) among all
+        rows."""
         immature = moving[:, 0] > 0
         if some is not None:
-            p, place, inside, immature = picked(p, some), *(v.gather(1, some) for v in (place, inside, immature))
+            p, place, inside, immature = (
+                picked(p, some),
+                *(v.gather(1, some) for v in (place, inside, immature)),
+            )
         to = place.reshape(-1)
         self.last.view(-1, p.shape[1]).index_copy_(0, to, p.mT.reshape(-1, p.shape[1]))
-        self.inside.view(-1)[to], self.immature.view(-1)[to] = inside.reshape(-1), immature.reshape(-1)
+        self.inside.view(-1)[to] = inside.reshape(-1)
+        self.immature.view(-1)[to] = immature.reshape(-1)
 
 
 # ---- where rows are
@@ -81,7 +92,9 @@ class RowPosition:
     """Where rows are, and how they get elsewhere: columns move as they are."""
 
     def __init__(self, x: Tensor, domain: Domain) -> None:
-        self.domain, self.x, self.before = domain, domain.step_(x.clone(), x), torch.empty_like(x)
+        self.domain = domain
+        self.x = domain.step_(x.clone(), x)
+        self.before = torch.empty_like(x)
 
     def rows(self) -> Tensor:
         """(M, d, n) the rows that networks see."""
@@ -93,7 +106,8 @@ class RowPosition:
 
     def move(self, to: Tensor) -> None:
         """Go to base plus step, `to`, as far as that may be."""
-        self.x, self.before = self.domain.step_(to, self.x), self.x
+        self.before = self.x
+        self.x = self.domain.step_(to, self.x)
 
     def keep(self, some: Tensor) -> None:
         """Go on with some (M, m) of the rows."""
@@ -102,10 +116,13 @@ class RowPosition:
 
 
 class LatentPosition:
-    """The same where codes move, and rows are decoded from them; a code's step is that of its row, to first order."""
+    """The same where codes move, and rows are decoded from them; a code's step is that of its row,
+    to first order."""
 
     def __init__(self, x: Tensor, domain: Domain, autoencoder: TableAutoencoder) -> None:
-        self.domain, self.autoencoder, self.like = domain, autoencoder, x[:, :, :1]
+        self.domain = domain
+        self.autoencoder = autoencoder
+        self.like = x[:, :, :1]
         self.z = self._stacked(autoencoder.encode(self._flat(x)))
         self.pull: Pullback | None = None
 
@@ -138,7 +155,8 @@ class LatentPosition:
 class StepBound:
     """How far a step may lead."""
 
-    gain: float  # for a slope by what the first layer sees, a column changes by this times its length at most
+    # for a slope by what the first layer sees, a column changes by this times its length at most
+    gain: float
     slack: float  # what the distance in the objective, and rounding, may add
 
     @property
@@ -155,17 +173,23 @@ class StepBound:
 
 
 class NascentTracker:
-    """Which rows (M, d, n) are within epsilon of where they began, x, and where each was so for the last time.
+    """Which rows (M, d, n) are within epsilon of where they began, x, and where each was so for the
+    last time.
 
-    A look at all rows costs as much as half a pass through a small network. So rows are not looked at while none can
-    have left: while the largest distance seen, plus bounds of the steps since, is at most epsilon. And a row is copied
-    when it leaves, not in every step in which it is inside: to its place (M, n) in `nascent` (N, d).
+    A look at all rows costs as much as half a pass through a small network. So rows are not looked
+    at while none can have left: while the largest distance seen, plus bounds of the steps since, is
+    at most epsilon. And a row is copied when it leaves, not in every step in which it is inside: to
+    its place (M, n) in `nascent` (N, d).
     """
 
     def __init__(self, x: Tensor, place: Tensor, nascent: Tensor, epsilon: float) -> None:
-        self.x, self.place, self.nascent, self.epsilon = x, place, nascent, epsilon
+        self.x = x
+        self.place = place
+        self.nascent = nascent
+        self.epsilon = epsilon
         self.inside = torch.ones(place.shape, dtype=torch.bool)
-        self.buffer, self.tiny = torch.empty_like(x), torch.finfo(x.dtype).tiny
+        self.buffer = torch.empty_like(x)
+        self.tiny = torch.finfo(x.dtype).tiny
         self.farthest = math.inf  # no row is further away, as far as is known
 
     def begin(self, p: Tensor) -> None:
@@ -184,13 +208,16 @@ class NascentTracker:
         inside = distance <= self.epsilon
         self._write(before, self.inside > inside)
         self.inside = inside
-        if self.farthest < math.inf:  # once a row has left, all are looked at in every step: it may come back
+        # once a row has left, all are looked at in every step: it may come back
+        if self.farthest < math.inf:
             farthest = float(distance.max())
             self.farthest = farthest if farthest <= self.epsilon else math.inf
 
     def keep(self, some: Tensor) -> None:
         """Go on with some (M, m) of the rows."""
-        self.x, self.place, self.inside = picked(self.x, some), self.place.gather(1, some), self.inside.gather(1, some)
+        self.x = picked(self.x, some)
+        self.place = self.place.gather(1, some)
+        self.inside = self.inside.gather(1, some)
         self.buffer = torch.empty_like(self.x)
 
     def stop(self, p: Tensor, some: Tensor) -> None:
@@ -220,38 +247,71 @@ def picked(x: Tensor, some: Tensor) -> Tensor:
 
 
 def search_counterfactuals(
-    models: ModelStack, x: Tensor, wanted: Tensor, how: SearchSettings, domain: Domain, *,
-    shape: Sequence[int] = (), autoencoder: TableAutoencoder | None = None, out: SearchResult | None = None,
-) -> SearchResult:  # fmt: skip
-    """Search for counterfactuals of rows x (M, n, d), to which networks give the classes `wanted` (M, n): in the codes
-    of an autoencoder if there is one. `shape` is that of a row, if not flat, `out` memory for what comes of it."""
+    models: ModelStack,
+    x: Tensor,
+    wanted: Tensor,
+    how: SearchSettings,
+    domain: Domain,
+    *,
+    shape: Sequence[int] = (),
+    autoencoder: TableAutoencoder | None = None,
+    out: SearchResult | None = None,
+) -> SearchResult:
+    """Search for counterfactuals of rows x (M, n, d), to which networks give the classes `wanted`
+    (M, n): in the codes of an autoencoder if there is one. `shape` is that of a row, if not flat,
+    `out` memory for what comes of it."""
     m, n, d = x.shape
-    out, wide = out or SearchResult.empty(x), d >= WIDE and autoencoder is None
+    out = out or SearchResult.empty(x)
+    wide = d >= WIDE and autoencoder is None
     out.steps.zero_()
     slack = float((how.lr * how.lam).max()) + 4 * torch.finfo(x.dtype).eps * domain.size
     bound = StepBound(models.input_gain(), slack)
-    rows, parts = torch.arange(m * n).view(m, n), max(1, -(-x.numel() // CELLS))
+    rows = torch.arange(m * n).view(m, n)
+    parts = max(1, -(-x.numel() // CELLS))
     for place in rows.tensor_split(parts, 1) if n else ():
         some = slice(int(place[0, 0]), int(place[0, -1]) + 1)
         part = x[:, some].mT if wide else x[:, some].mT.contiguous()
-        position = RowPosition(part, domain) if autoencoder is None else LatentPosition(part, domain, autoencoder)
+        position = (
+            RowPosition(part, domain)
+            if autoencoder is None
+            else LatentPosition(part, domain, autoencoder)
+        )
         tracker = NascentTracker(part, place, out.nascent.view(-1, d), how.epsilon)
-        if wide and bound.known and domain.encoding is None:  # rounding to one level is no small step
+        # rounding to one level is no small step
+        if wide and bound.known and domain.encoding is None:
             tracker.begin(position.rows())
-        _search(models, part, wanted[:, None, some], place, how, tracker, position, bound, shape, out)
+        _search(
+            models, part, wanted[:, None, some], place, how, tracker, position, bound, shape, out
+        )
     return out
 
 
 def _search(
-    models: ModelStack, x: Tensor, t: Tensor, place: Tensor, how: SearchSettings, tracker: NascentTracker,
-    position: RowPosition | LatentPosition, bound: StepBound, shape: Sequence[int], out: SearchResult,
-) -> None:  # fmt: skip
+    models: ModelStack,
+    x: Tensor,
+    t: Tensor,
+    place: Tensor,
+    how: SearchSettings,
+    tracker: NascentTracker,
+    position: RowPosition | LatentPosition,
+    bound: StepBound,
+    shape: Sequence[int],
+    out: SearchResult,
+) -> None:
     """The same for rows (M, d, n) that are worked on together; t is (M, 1, n)."""
     w = how.energy * decay(how.steps).to(x.dtype)[:, None, None, None]  # (T, M, 1, 1)
-    constant, linear = (-1 - w).unbind(), (2 * RIDGE * w).unbind()
-    rate, back, tiny = -how.lr, -how.lr * how.lam, torch.finfo(x.dtype).tiny
+    constant = (-1 - w).unbind()
+    linear = (2 * RIDGE * w).unbind()
+    rate = -how.lr
+    back = -how.lr * how.lam
+    tiny = torch.finfo(x.dtype).tiny
     moving = torch.ones(len(x), 1, x.shape[2], dtype=x.dtype)  # 0 for rows that have stopped
-    own, before, speed, drag, counts, steps = moving, x, moving, moving, list[float](), list[list[float]]()
+    own = moving
+    before = x
+    speed = moving
+    drag = moving
+    counts = list[float]()
+    steps = list[list[float]]()
     for k in range(how.steps + 1):
         p = position.rows()
         z, pullback = models.vjp(p, shape)  # (M, K, n)
@@ -266,10 +326,12 @@ def _search(
             break
         steps.append(now)
         if now != counts:
-            counts, speed, drag = now, moving * rate, moving * back
+            counts = now
+            speed = moving * rate
+            drag = moving * back
         own = own if k else torch.zeros_like(z).scatter_(1, t, 1.0)  # e_t
-        # The derivative by the scores: S - e_t of the cross-entropy, w (-1 + 2e-3 M_t) e_t of the energy. Rows that
-        # have stopped stay where they are.
+        # The derivative by the scores: S - e_t of the cross-entropy, w (-1 + 2e-3 M_t) e_t of the
+        # energy. Rows that have stopped stay where they are.
         v = torch.addcmul(s, own, torch.addcmul(constant[k], linear[k], z)).mul_(speed)
         base, to = position.base()
         SIGN_OF_DIFFERENCE(drag, p, x, 0, tiny, grad_input=to)
@@ -281,12 +343,20 @@ def _search(
             tracker.farthest += bound.of(slope)
         position.move(to)
         before = p
-        if most <= LEFT * moving.shape[2]:  # go on with the others, and some more: as many for all networks
-            some, stopped = moving[:, 0].argsort(dim=1, descending=True, stable=True).tensor_split([most], 1)
+        # go on with the others, and some more: as many for all networks
+        if most <= LEFT * moving.shape[2]:
+            some, stopped = (
+                moving[:, 0].argsort(dim=1, descending=True, stable=True).tensor_split([most], 1)
+            )
             tracker.stop(p, stopped)
             out.write(place, p, tracker.inside, moving, stopped)
-            x, t, moving, own, before = (picked(v, some) for v in (x, t, moving, own, before))
-            place, counts = place.gather(1, some), []
+            x = picked(x, some)
+            t = picked(t, some)
+            moving = picked(moving, some)
+            own = picked(own, some)
+            before = picked(before, some)
+            place = place.gather(1, some)
+            counts = []
             tracker.keep(some)
             position.keep(some)
     if steps:

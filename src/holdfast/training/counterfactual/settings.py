@@ -1,11 +1,13 @@
-"""Settings of Counterfactual Training: what is minimised, how counterfactuals are found, and variants of both."""
+"""Settings of Counterfactual Training: what is minimised, how counterfactuals are found, and
+variants of both."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from numbers import Integral
 from typing import Any, Literal, get_args
 
-from holdfast.errors import SettingError, did_you_mean, require, require_integer, require_number
+from holdfast._core.checks import did_you_mean, require_integer, require_number
+from holdfast.errors import SettingError
 from holdfast.explainer import Explainer
 from holdfast.training.counterfactual.generators import GeneratorSettings
 from holdfast.training.counterfactual.objective import Kind, Refresh, Variant
@@ -21,7 +23,10 @@ OFF: dict[str, dict[str, float]] = {
     "plain": {"div": 0.0, "reg": 0.0, "adv": 0.0},
 }
 # What variants may differ in, and where `Variant` has it.
-SETTINGS = {("l_" if f.name in ("clf", "div", "reg", "adv") else "") + f.name: f.name for f in fields(Variant)}
+SETTINGS = {
+    ("l_" if f.name in ("clf", "div", "reg", "adv") else "") + f.name: f.name
+    for f in fields(Variant)
+}
 
 
 @dataclass(frozen=True)
@@ -30,13 +35,14 @@ class CounterfactualObjective:
 
         l_clf CE(M(x), y)  +  l_div (E(x+) - E(x'))  +  l_reg (E(x+)^2 + E(x')^2)  +  l_adv CE(M(x~), y)
 
-    with x' a mature counterfactual, x~ a nascent one, x+ a real row of the class that x' was to reach, and E its
-    energy, minus the logit of that class.
+    with x' a mature counterfactual, x~ a nascent one, x+ a real row of the class that x' was to
+    reach, and E its energy, minus the logit of that class.
 
     Args:
-        objective: "full"; "energy" has no adversarial term and "adversarial" nothing else; "plain" is the usual
-            training; "draft" is the paper's first version.
-        l_clf, l_div, l_reg, l_adv: weights of classification, divergence, ridge on energies, and adversarial term.
+        objective: "full"; "energy" has no adversarial term and "adversarial" nothing else; "plain"
+            is the usual training; "draft" is the paper's first version.
+        l_clf, l_div, l_reg, l_adv: weights of classification, divergence, ridge on energies, and
+            adversarial term.
         burn_in: share of the epochs, at the beginning, that are plain.
         spare_wrong: rows that the network gets wrong have no part in the adversarial term.
 
@@ -56,14 +62,18 @@ class CounterfactualObjective:
     def __post_init__(self) -> None:
         _check_objective(self.objective)
         good = isinstance(self.burn_in, int | float) and 0 <= self.burn_in <= 1
-        require(good, f"burn_in must be a share between 0 and 1, got {self.burn_in!r}")
+        if not good:
+            raise SettingError(f"burn_in must be a share between 0 and 1, got {self.burn_in!r}")
 
     def check_used(self) -> None:
         """Raise an error if a weight was changed that the objective has no use for."""
         for term in OFF[self.objective]:
             name = f"l_{term}"
             changed = getattr(self, name) != getattr(CounterfactualObjective, name)
-            require(not changed, f"{name} is set, which objective={self.objective!r} has no use for")
+            if changed:
+                raise SettingError(
+                    f"{name} is set, which objective={self.objective!r} has no use for"
+                )
 
 
 @dataclass(frozen=True)
@@ -71,16 +81,20 @@ class CounterfactualSearch:
     """How Counterfactual Training finds counterfactuals; the defaults are those of the paper.
 
     Args:
-        generator: how counterfactuals are searched for: `ECCCo`, `Descent.generic(...)`, `REVISE` (if everything may
-            change) or `Omniscient`; their settings `lam`, `energy`, `tau`, `lr` and `steps` count. None is ECCCo as in
-            the paper: lam=0.001, energy=5, tau=0.75, lr=0.1, steps=30. `ECCCo()` has 50 steps, as elsewhere.
-        tau: a counterfactual is mature once the wanted class has this probability; None: the generator's own, or 0.75.
-        epsilon: the linf distance, in encoded units, up to which a counterfactual in the making keeps the row's class.
+        generator: how counterfactuals are searched for: `ECCCo`, `Descent.generic(...)`, `REVISE`
+            (if everything may change) or `Omniscient`; their settings `lam`, `energy`, `tau`, `lr`
+            and `steps` count. None is ECCCo as in the paper: lam=0.001, energy=5, tau=0.75, lr=0.1,
+            steps=30. `ECCCo()` has 50 steps, as elsewhere.
+        tau: a counterfactual is mature once the wanted class has this probability; None: the
+            generator's own, or 0.75.
+        epsilon: the linf distance, in encoded units, up to which a counterfactual in the making
+            keeps the row's class.
         n_counterfactuals: in an epoch, from different rows; None: one of every row.
         refresh: search at the beginning of every epoch, or of every batch.
-        spread: where the schema has no limits, counterfactuals stay within mean -+ spread standard deviations of a
-            column, or its range if that is wider.
-        respect_categories: one level of each category at every step of the search; else their columns are numbers.
+        spread: where the schema has no limits, counterfactuals stay within mean -+ spread standard
+            deviations of a column, or its range if that is wider.
+        respect_categories: one level of each category at every step of the search; else their
+            columns are numbers.
 
     >>> import holdfast as hf
     >>> search = hf.CounterfactualSearch(hf.ECCCo(steps=10), n_counterfactuals=100)
@@ -98,11 +112,17 @@ class CounterfactualSearch:
 
     def __post_init__(self) -> None:
         require_number("epsilon", self.epsilon)
-        steps, count = GeneratorSettings.of(self.generator).steps, self.n_counterfactuals
+        steps = GeneratorSettings.of(self.generator).steps
+        count = self.n_counterfactuals
         require_integer("steps of the generator", steps)
         good = count is None or (isinstance(count, Integral) and count >= 1)
-        require(good, f"n_counterfactuals must be an integer of at least 1, or None for all, got {count!r}")
-        require(self.refresh in get_args(Refresh), f"refresh must be 'epoch' or 'batch', got {self.refresh!r}")
+        if not good:
+            raise SettingError(
+                "n_counterfactuals must be an integer of at least 1, or None for all, got "
+                f"{count!r}"
+            )
+        if self.refresh not in get_args(Refresh):
+            raise SettingError(f"refresh must be 'epoch' or 'batch', got {self.refresh!r}")
         require_number("spread", self.spread)
 
 
@@ -112,31 +132,48 @@ def variants_of(
     """Name -> which program trains it, and its settings."""
     generator = GeneratorSettings.of(search.generator)
     weights = {term: getattr(objective, f"l_{term}") for term in ("clf", "div", "reg", "adv")}
-    usual = replace(generator.variant, **weights, **({} if search.tau is None else {"tau": search.tau}))
+    usual = replace(
+        generator.variant, **weights, **({} if search.tau is None else {"tau": search.tau})
+    )
     if variants is None:
         objective.check_used()
         variants = {objective.objective: {}}
     if not isinstance(variants, Mapping) or not variants:
-        raise SettingError(f"variants must name at least one, like {{'gentle': {{'l_reg': 0.25}}}}, got {variants!r}")
-    out, known = dict[str, tuple[Kind, Variant]](), ("objective", *SETTINGS)
+        raise SettingError(
+            "variants must name at least one, like {'gentle': {'l_reg': 0.25}}, got "
+            f"{variants!r}"
+        )
+    out = dict[str, tuple[Kind, Variant]]()
+    known = "objective", *SETTINGS
     for name, settings in variants.items():
         for key in settings:
-            require(key in known, f"variant {name!r} has an unknown setting {key!r}; {did_you_mean(key, known)}")
+            if key not in known:
+                raise SettingError(
+                    f"variant {name!r} has an unknown setting {key!r}; {did_you_mean(key, known)}"
+                )
         chosen = _check_objective(settings.get("objective", objective.objective))
         idle = [key for key in settings if SETTINGS.get(key) in OFF[chosen]]
         if idle:
-            raise SettingError(f"variant {name!r} sets {idle[0]}, which objective={chosen!r} has no use for")
-        own: dict[str, Any] = {SETTINGS[key]: value for key, value in settings.items() if key != "objective"}
+            raise SettingError(
+                f"variant {name!r} sets {idle[0]}, which objective={chosen!r} has no use for"
+            )
+        own: dict[str, Any] = {
+            SETTINGS[key]: value for key, value in settings.items() if key != "objective"
+        }
         variant = _checked(replace(usual, **(own | OFF[chosen])))
         kind: Kind = "plain" if chosen == "plain" else "draft" if chosen == "draft" else "search"
         if generator.omniscient and kind == "draft":
-            raise SettingError("objective='draft' needs counterfactuals that are searched for; Omniscient draws rows")
+            raise SettingError(
+                "objective='draft' needs counterfactuals that are searched for; Omniscient draws "
+                "rows"
+            )
         out[str(name)] = ("omni" if generator.omniscient and kind == "search" else kind), variant
     return out
 
 
 def _check_objective(name: Any) -> str:
-    require(name in OFF, f"unknown objective {name!r}; {did_you_mean(name, OFF)}")
+    if name not in OFF:
+        raise SettingError(f"unknown objective {name!r}; {did_you_mean(name, OFF)}")
     return name
 
 
@@ -144,5 +181,6 @@ def _checked(variant: Variant) -> Variant:
     names = {field: name for name, field in SETTINGS.items()}
     for field in fields(variant):
         require_number(names[field.name], getattr(variant, field.name))
-    require(0 < variant.tau < 1, f"tau must lie between 0 and 1, got {variant.tau}")
+    if not 0 < variant.tau < 1:
+        raise SettingError(f"tau must lie between 0 and 1, got {variant.tau}")
     return variant

@@ -1,9 +1,11 @@
-"""Counterfactual Training: networks that learn from their own counterfactuals while they are trained.
+"""Counterfactual Training: networks that learn from their own counterfactuals while they are
+trained.
 
-In every epoch counterfactuals are searched for with the network as it is. Mature ones are set against real rows of the
-class they were to reach, so that explanations of the finished network look like data and lean less on what nobody can
-change; nascent ones serve as adversarial examples. The objective and its paper are in `objective.py`, the search in
-`search.py`. Variants of the objective and several seeds are one stack.
+In every epoch counterfactuals are searched for with the network as it is. Mature ones are set
+against real rows of the class they were to reach, so that explanations of the finished network look
+like data and lean less on what nobody can change; nascent ones serve as adversarial examples. The
+objective and its paper are in `objective.py`, the search in `search.py`. Variants of the objective
+and several seeds are one stack.
 """
 
 import hashlib
@@ -14,8 +16,9 @@ from typing import Any
 import pandas as pd
 from torch import Tensor
 
+from holdfast._core.checks import did_you_mean, listed, require_integer
 from holdfast._core.progress import Progress
-from holdfast.errors import SettingError, did_you_mean, listed, require, require_integer
+from holdfast.errors import SettingError
 from holdfast.models.base import Model
 from holdfast.problem import Outcomes
 from holdfast.retraining.bank import ModelBank, ModelGroup
@@ -71,9 +74,14 @@ class CounterfactualTraining:
 
     def member(self, variant: str, seed: int = 0) -> Model:
         """The network of a variant, and of one of the seeds: 0, 1, .."""
-        require(variant in self.variants, f"no variant {variant!r} was trained; {did_you_mean(variant, self.variants)}")
-        require(0 <= seed < self.seeds, f"there are {self.seeds} networks of each variant, no number {seed}")
-        networks, recipe = self.bank.groups[self.variants.index(variant)].networks, self.bank.recipe
+        if variant not in self.variants:
+            raise SettingError(
+                f"no variant {variant!r} was trained; {did_you_mean(variant, self.variants)}"
+            )
+        if not 0 <= seed < self.seeds:
+            raise SettingError(f"there are {self.seeds} networks of each variant, no number {seed}")
+        networks = self.bank.groups[self.variants.index(variant)].networks
+        recipe = self.bank.recipe
         assert networks is not None
         assert recipe is not None
         module = recipe.as_module(networks, seed)
@@ -84,24 +92,38 @@ class CounterfactualTraining:
 
 
 def train_counterfactual(
-    recipe: RecipeLike, X: pd.DataFrame, y: Outcomes, schema: Schema, *,
-    objective: CounterfactualObjective | ObjectiveName = "full", search: CounterfactualSearch | None = None,
-    variants: Variants | None = None, validation: tuple[pd.DataFrame, Outcomes] | None = None,
-    classes: ClassNames | None = None, seeds: int = 1, seed: int = 0, progress: bool = False,
-) -> CounterfactualTraining:  # fmt: skip
+    recipe: RecipeLike,
+    X: pd.DataFrame,
+    y: Outcomes,
+    schema: Schema,
+    *,
+    objective: CounterfactualObjective | ObjectiveName = "full",
+    search: CounterfactualSearch | None = None,
+    variants: Variants | None = None,
+    validation: tuple[pd.DataFrame, Outcomes] | None = None,
+    classes: ClassNames | None = None,
+    seeds: int = 1,
+    seed: int = 0,
+    progress: bool = False,
+) -> CounterfactualTraining:
     """Train networks with their own counterfactuals.
 
     Args:
-        recipe: a `Recipe` of a network, or a torch module to take one from, with a logit for each class.
+        recipe: a `Recipe` of a network, or a torch module to take one from, with a logit for each
+            class.
         X, y, classes: as for `Recipe.fit`.
-        schema: how rows become numbers; also the limits of counterfactuals, and what may change in them. Columns that
-            may not are kept out of the contrast, so that the network leans less on them.
-        objective: what is minimised: a `CounterfactualObjective`, or its name for one with the weights of the paper.
+        schema: how rows become numbers; also the limits of counterfactuals, and what may change in
+            them. Columns that may not are kept out of the contrast, so that the network leans less
+            on them.
+        objective: what is minimised: a `CounterfactualObjective`, or its name for one with the
+            weights of the paper.
         search: how counterfactuals are found; None: as in the paper.
-        variants: name -> settings of its own: `objective`, `l_clf`, `l_div`, `l_reg`, `l_adv`, and of the search `lam`,
-            `energy`, `tau`, `lr`. Networks that differ in these alone share initial weights, order and all draws.
+        variants: name -> settings of its own: `objective`, `l_clf`, `l_div`, `l_reg`, `l_adv`, and
+            of the search `lam`, `energy`, `tau`, `lr`. Networks that differ in these alone share
+            initial weights, order and all draws.
         validation: rows and outcomes to measure the accuracy on after every epoch.
-        seeds: so many networks of each variant, with weights, order and draws from seed, seed + 1, ..
+        seeds: so many networks of each variant, with weights, order and draws from seed, seed + 1,
+            ..
         progress: show a bar on stderr, and a line for every epoch.
 
     >>> import holdfast as hf
@@ -114,36 +136,74 @@ def train_counterfactual(
     """
     if not isinstance(objective, CounterfactualObjective):
         objective = CounterfactualObjective(objective)
-    search, run = search or CounterfactualSearch(), BaseRun.of(recipe, X, y, schema, classes, seed)
-    require(run.recipe.estimator is None, "only networks can learn from counterfactuals; this recipe is an estimator's")
+    search = search or CounterfactualSearch()
+    run = BaseRun.of(recipe, X, y, schema, classes, seed)
+    if run.recipe.estimator is not None:
+        raise SettingError(
+            "only networks can learn from counterfactuals; this recipe is an estimator's"
+        )
     attacks = "a recipe with epsilon > 0 attacks rows of its own"
-    require(not run.recipe.epsilon, f"{attacks}; set it 0 to train with counterfactuals")
+    if run.recipe.epsilon:
+        raise SettingError(f"{attacks}; set it 0 to train with counterfactuals")
     require_integer("seeds", seeds)
-    wanted, generator = variants_of(objective, search, variants), GeneratorSettings.of(search.generator)
-    held_out = None if validation is None else (schema.encode(validation[0]), _labels(*validation, run.classes))
-    domain = Domain.of(run.x, schema.encoding(), spread=search.spread, categories=search.respect_categories)
+    wanted = variants_of(objective, search, variants)
+    generator = GeneratorSettings.of(search.generator)
+    held_out = (
+        None
+        if validation is None
+        else (schema.encode(validation[0]), _labels(*validation, run.classes))
+    )
+    domain = Domain.of(
+        run.x, schema.encoding(), spread=search.spread, categories=search.respect_categories
+    )
     shared = SharedSettings(
-        domain, steps=generator.steps, epsilon=float(search.epsilon), count=search.n_counterfactuals,
-        burn_in=objective.burn_in, refresh=search.refresh, spare_wrong=objective.spare_wrong,
+        domain,
+        steps=generator.steps,
+        epsilon=float(search.epsilon),
+        count=search.n_counterfactuals,
+        burn_in=objective.burn_in,
+        refresh=search.refresh,
+        spare_wrong=objective.spare_wrong,
         autoencoder=generator.autoencoder(run.x, schema, domain, progress),
-    )  # fmt: skip
-    each, module = tuple(seed + i for i in range(int(seeds))), run.recipe.network(run.x.shape[1], len(run.classes))
-    groups, history = dict[str, ModelGroup](), dict[str, pd.DataFrame]()
+    )
+    each = tuple(seed + i for i in range(int(seeds)))
+    module = run.recipe.network(run.x.shape[1], len(run.classes))
+    groups = dict[str, ModelGroup]()
+    history = dict[str, pd.DataFrame]()
     with Progress(progress, "counterfactual training") as bar:
         bar.total(len(wanted) * len(each))
-        for kind in dict.fromkeys(kind for kind, _ in wanted.values()):  # each kind is a program of its own
+        # each kind is a program of its own
+        for kind in dict.fromkeys(kind for kind, _ in wanted.values()):
             names = [name for name in wanted if wanted[name][0] == kind]
             variation = Variation(each * len(names), each * len(names))
             settings = [wanted[name][1] for name in names for _ in each]
             models, numbers, seconds = fit_contrast(
-                module, run.recipe.start(module), run.x, run.labels, len(run.classes), variation, settings,
-                replace(shared, kind=kind), run.recipe, bar, held_out,
+                module,
+                run.recipe.start(module),
+                run.x,
+                run.labels,
+                len(run.classes),
+                variation,
+                settings,
+                replace(shared, kind=kind),
+                run.recipe,
+                bar,
+                held_out,
                 [f"{name}, seed {s}:" for name in names for s in each],
-            )  # fmt: skip
+            )
             origins = run.origins(variation)
             if kind != "plain":
-                how = (kind, search.generator, schema.fingerprint, search.spread, search.respect_categories)
-                made = (f"{o} {v} {how} {shared.words(len(X))}" for o, v in zip(origins, settings, strict=True))
+                how = (
+                    kind,
+                    search.generator,
+                    schema.fingerprint,
+                    search.spread,
+                    search.respect_categories,
+                )
+                made = (
+                    f"{o} {v} {how} {shared.words(len(X))}"
+                    for o, v in zip(origins, settings, strict=True)
+                )
                 origins = tuple(hashlib.sha256(text.encode()).hexdigest()[:16] for text in made)
             whole = ModelGroup(kind, models, origins=origins)
             for i, name in enumerate(names):
@@ -151,7 +211,9 @@ def train_counterfactual(
                 groups[name] = whole.part(part, name)
                 history[name] = _history(name, each, numbers[:, part], seconds)
     bank = ModelBank(tuple(groups[name] for name in wanted), schema, run.classes, run.recipe, seed)
-    return CounterfactualTraining(bank, pd.concat([history[name] for name in wanted], ignore_index=True))
+    return CounterfactualTraining(
+        bank, pd.concat([history[name] for name in wanted], ignore_index=True)
+    )
 
 
 def _labels(X: pd.DataFrame, y: Outcomes, names: Sequence[Any]) -> Tensor:
@@ -159,11 +221,16 @@ def _labels(X: pd.DataFrame, y: Outcomes, names: Sequence[Any]) -> Tensor:
     column = outcomes(X, y)
     unknown = [v for v in column.unique() if v not in names]
     if unknown:
-        raise SettingError(f"validation has the outcome {unknown[0]!r}, which no row to learn from has: {list(names)}")
+        raise SettingError(
+            f"validation has the outcome {unknown[0]!r}, which no row to learn from has: "
+            f"{list(names)}"
+        )
     return class_numbers(column, class_names(X, column, [*names]))
 
 
-def _history(variant: str, seeds: Sequence[int], numbers: Tensor, seconds: Sequence[float]) -> pd.DataFrame:
+def _history(
+    variant: str, seeds: Sequence[int], numbers: Tensor, seconds: Sequence[float]
+) -> pd.DataFrame:
     """One row for each seed and epoch of numbers (epochs, seeds, columns)."""
     epochs = len(numbers)
     out = pd.DataFrame(numbers.transpose(0, 1).flatten(0, 1).numpy(), columns=list(COLUMNS))

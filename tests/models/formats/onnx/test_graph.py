@@ -20,13 +20,18 @@ def test_data_in_other_files_and_functions_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="another file, which is not read"):
         hf.Model.load(path, BOX)
     model = onnx.load_from_string(one("Relu"))
-    model.functions.append(helper.make_function("f", "F", ["a"], ["b"], [helper.make_node("Relu", ["a"], ["b"])], []))
+    model.functions.append(
+        helper.make_function("f", "F", ["a"], ["b"], [helper.make_node("Relu", ["a"], ["b"])], [])
+    )
     refused(model.SerializeToString(), "functions of its own")
 
 
 def test_names_that_lead_nowhere_are_refused() -> None:
     flat = {"x": (1, [None, 4])}
-    refused(graph_of([helper.make_node("Relu", ["nothing"], ["y"])], flat, {}), "nothing before it makes")
+    refused(
+        graph_of([helper.make_node("Relu", ["nothing"], ["y"])], flat, {}),
+        "nothing before it makes",
+    )
     refused(graph_of([helper.make_node("Relu", ["x"], ["z"])], flat, {}), "made by nothing")
     twice = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Tanh", ["x"], ["y"])]
     refused(graph_of(twice, flat, {}), "exists already")
@@ -35,5 +40,10 @@ def test_names_that_lead_nowhere_are_refused() -> None:
     refused(model.SerializeToString(), "numbers")
     with pytest.raises(FileError, match="no column"):
         interpreter.load(
-            graph_of([helper.make_node("Add", ["a", "b"], ["y"])], {"a": (1, [None, 1]), "b": (1, [None, 1])}, {}), BOX
+            graph_of(
+                [helper.make_node("Add", ["a", "b"], ["y"])],
+                {"a": (1, [None, 1]), "b": (1, [None, 1])},
+                {},
+            ),
+            BOX,
         )

@@ -43,21 +43,40 @@ OPERATORS: list[tuple[str, np.ndarray, list[np.ndarray], dict[str, object]]] = [
     ("Max", ROWS, [np.float32(0.1), np.float32(-3)], {}),
     ("Mean", ROWS, [ROWS[::-1].copy()], {}),
     ("MatMul", ROWS, [np.ones((6, 3), np.float32)], {}),
-    ("Gemm", ROWS[:, 0], [np.ones((3, 6), np.float32), np.ones((1, 3), np.float32)],
-     {"transB": 1, "alpha": 0.5, "beta": 2.0}),
-    ("LayerNormalization", ROWS, [np.ones(6, np.float32), np.zeros(6, np.float32)], {"epsilon": 1e-3}),
+    (
+        "Gemm",
+        ROWS[:, 0],
+        [np.ones((3, 6), np.float32), np.ones((1, 3), np.float32)],
+        {"transB": 1, "alpha": 0.5, "beta": 2.0},
+    ),
+    (
+        "LayerNormalization",
+        ROWS,
+        [np.ones(6, np.float32), np.zeros(6, np.float32)],
+        {"epsilon": 1e-3},
+    ),
     ("Conv", IMAGES, [KERNEL], {"pads": [0, 1, 2, 1], "strides": [2, 1]}),
-    ("Conv", IMAGES, [KERNEL, np.arange(4, dtype=np.float32)], {"auto_pad": "SAME_UPPER", "strides": [2, 2]}),
+    (
+        "Conv",
+        IMAGES,
+        [KERNEL, np.arange(4, dtype=np.float32)],
+        {"auto_pad": "SAME_UPPER", "strides": [2, 2]},
+    ),
     ("Conv", IMAGES, [KERNEL], {"dilations": [2, 2]}),
     ("MaxPool", IMAGES, [], {"kernel_shape": [3, 2], "strides": [2, 2], "pads": [1, 0, 0, 1]}),
     ("MaxPool", IMAGES, [], {"kernel_shape": [2, 2], "strides": [2, 2], "ceil_mode": 1}),
     ("AveragePool", IMAGES, [], {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}),
-    ("AveragePool", IMAGES, [], {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "count_include_pad": 1}),
+    (
+        "AveragePool",
+        IMAGES,
+        [],
+        {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "count_include_pad": 1},
+    ),
     ("GlobalAveragePool", IMAGES, [], {}),
     ("GlobalMaxPool", IMAGES, [], {}),
     ("Where", ROWS > 0, [ROWS, np.float32(5)], {}),
     ("Cast", ROWS > 0, [], {"to": 1}),
-]  # fmt: skip
+]
 
 
 def test_operators_equal_onnxruntime() -> None:
@@ -77,9 +96,14 @@ def test_split_and_batch_norm_equal_onnxruntime() -> None:
     join = helper.make_node("Concat", ["c", "a"], ["y"], axis=2)
     data = graph_of([split, join], {"x": (1, [None, 2, 6])}, {"s": ints(1, 2, 3)})
     assert np.array_equal(_own(data, ROWS), session(data).run(None, {"x": ROWS})[0])
-    numbers = {n: np.abs(np.random.default_rng(i).normal(size=2)).astype(np.float32) for i, n in enumerate("sbmv")}
+    numbers = {
+        n: np.abs(np.random.default_rng(i).normal(size=2)).astype(np.float32)
+        for i, n in enumerate("sbmv")
+    }
     data = graph_of(
-        [helper.make_node("BatchNormalization", ["x", *"sbmv"], ["y"])], {"x": (1, [None, 2, 7, 7])}, numbers
+        [helper.make_node("BatchNormalization", ["x", *"sbmv"], ["y"])],
+        {"x": (1, [None, 2, 7, 7])},
+        numbers,
     )
     assert np.abs(_own(data, IMAGES) - session(data).run(None, {"x": IMAGES})[0]).max() < 1e-5
 
@@ -93,7 +117,11 @@ def test_large_things_made_of_little_are_refused(monkeypatch: pytest.MonkeyPatch
     ):
         refused(data, "more than")
     shape = helper.make_node("ConstantOfShape", ["s"], ["z"])
-    both = graph_of([shape, helper.make_node("Add", ["x", "z"], ["y"])], {"x": (1, [None, 4])}, {"s": ints(huge, huge)})
+    both = graph_of(
+        [shape, helper.make_node("Add", ["x", "z"], ["y"])],
+        {"x": (1, [None, 4])},
+        {"s": ints(huge, huge)},
+    )
     refused(both, "ConstantOfShape.*more than")
     monkeypatch.setattr(operators, "MOST", 1000)
     refused(one("Add", {"c": np.zeros((100, 1, 1), np.float32)}), "more than 1,000")

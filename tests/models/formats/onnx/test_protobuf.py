@@ -19,7 +19,9 @@ TREES = tree_graph()
     st.one_of(st.none(), st.floats(0, 1)),
 )
 @settings(max_examples=150, deadline=None)
-def test_damaged_bytes_are_refused_or_a_model(data: bytes, edits: list[tuple[float, int]], cut: float | None) -> None:
+def test_damaged_bytes_are_refused_or_a_model(
+    data: bytes, edits: list[tuple[float, int]], cut: float | None
+) -> None:
     raw = bytearray(data)
     for place, byte in edits:
         raw[int(place * (len(raw) - 1))] = byte

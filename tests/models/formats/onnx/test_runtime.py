@@ -1,4 +1,5 @@
-"""Our interpreter of ONNX against onnxruntime and against the modules and estimators that were exported."""
+"""Our interpreter of ONNX against onnxruntime and against the modules and estimators that were
+exported."""
 
 import warnings
 from pathlib import Path
@@ -11,13 +12,24 @@ import torch
 from onnx import TensorProto, helper
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
-from sklearn.ensemble import AdaBoostClassifier, BaggingClassifier, GradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    BaggingClassifier,
+    GradientBoostingClassifier,
+    RandomForestClassifier,
+)
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MinMaxScaler, Normalizer, OneHotEncoder, OrdinalEncoder, StandardScaler
+from sklearn.preprocessing import (
+    MinMaxScaler,
+    Normalizer,
+    OneHotEncoder,
+    OrdinalEncoder,
+    StandardScaler,
+)
 from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 
@@ -45,7 +57,8 @@ from support.tables import seeded
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_equal_onnxruntime_and_their_gradients_torch(name: str, tmp_path: Path) -> None:
-    d, net = NETWORKS[name][0], seeded(NETWORKS[name][1])
+    d = NETWORKS[name][0]
+    net = seeded(NETWORKS[name][1])
     data = exported(net, d)
     (tmp_path / "m.onnx").write_bytes(data)
     model = hf.Model.load(tmp_path / "m.onnx", hf.Schema.box(d, -3, 3))
@@ -53,7 +66,8 @@ def test_networks_equal_onnxruntime_and_their_gradients_torch(name: str, tmp_pat
     x = torch.randn(24, d, generator=torch.Generator().manual_seed(1))
     (expected,) = session(data).run(None, {"x": x.numpy()})
     z = x.clone().requires_grad_()
-    raw, own = model.module(z), net(z)
+    raw = model.module(z)
+    own = net(z)
     assert np.abs(raw.detach().numpy() - expected).max() < 1e-5
     v = torch.randn(own.shape, generator=torch.Generator().manual_seed(2))
     (slope,) = torch.autograd.grad(raw, z, v)
@@ -83,11 +97,13 @@ def test_a_graph_that_estimates_a_number_says_so(tmp_path: Path) -> None:
     model = hf.Model.load(tmp_path / "m.onnx", BOX, outputs="value")
     assert model.is_regression
     x = torch.randn(12, 4, generator=torch.Generator().manual_seed(0)).clamp(-3, 3)
-    low, high = 0.25, 0.5
+    low = 0.25
+    high = 0.5
     cfs = hf.MinCost(norm=2).explain(model, x, hf.Target.between(low, high))
     assert cfs.found.any()
     with torch.no_grad():
-        value, weight = net(x).squeeze(1), net.weight.norm()
+        value = net(x).squeeze(1)
+        weight = net.weight.norm()
     nearest = torch.maximum(low - value, value - high).clamp_min(0) / weight  # of a slab
     found = torch.tensor(cfs.found)
     distance = (cfs.x_cf - cfs.x).norm(dim=1)
@@ -98,12 +114,15 @@ def test_linear_and_relu_layers_become_those_of_torch(tmp_path: Path) -> None:
     net = seeded(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3, bias=False)), 5)
     (tmp_path / "m.onnx").write_bytes(exported(nn.Sequential(net[0], net[1], nn.Linear(8, 3)), 4))
     model = hf.Model.load(tmp_path / "m.onnx", BOX)
-    assert describe(model.module) == describe(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)))
+    assert describe(model.module) == describe(
+        nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    )
     with model.eval_mode():
         assert model.engine is not None
     model.save(tmp_path / "m.safetensors")
     assert hf.Model.load(tmp_path / "m.safetensors").fingerprint() == model.fingerprint()
-    (tmp_path / "n.onnx").write_bytes(exported(net, 4))  # without a bias: a product, which the interpreter does
+    # without a bias: a product, which the interpreter does
+    (tmp_path / "n.onnx").write_bytes(exported(net, 4))
     other = hf.Model.load(tmp_path / "n.onnx", BOX)
     x = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
     with other.eval_mode():
@@ -111,13 +130,19 @@ def test_linear_and_relu_layers_become_those_of_torch(tmp_path: Path) -> None:
 
 
 ESTIMATORS = [
-    LogisticRegression(), RidgeClassifier(), SGDClassifier(loss="log_loss"), GaussianNB(),
-    MLPClassifier((5,), max_iter=20, random_state=0), DecisionTreeClassifier(max_depth=3),
-    RandomForestClassifier(4, max_depth=3, random_state=0), GradientBoostingClassifier(n_estimators=3),
-    AdaBoostClassifier(n_estimators=3), BaggingClassifier(n_estimators=2),
+    LogisticRegression(),
+    RidgeClassifier(),
+    SGDClassifier(loss="log_loss"),
+    GaussianNB(),
+    MLPClassifier((5,), max_iter=20, random_state=0),
+    DecisionTreeClassifier(max_depth=3),
+    RandomForestClassifier(4, max_depth=3, random_state=0),
+    GradientBoostingClassifier(n_estimators=3),
+    AdaBoostClassifier(n_estimators=3),
+    BaggingClassifier(n_estimators=2),
     CalibratedClassifierCV(LogisticRegression(), cv=2),
     make_pipeline(StandardScaler(), MinMaxScaler(), Normalizer(), LogisticRegression()),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("y", [TWO, THREE], ids=["two", "three"])
@@ -154,16 +179,21 @@ def people(rows: int = 80) -> pd.DataFrame:
             "age": rng.integers(18, 70, rows),
             "income": rng.normal(3000, 900, rows).round(2),
             "job": pd.Categorical(rng.choice(["a", "b", "c"], rows)),
-            "school": pd.Categorical(rng.choice(["low", "mid", "high"], rows), ["low", "mid", "high"], ordered=True),
+            "school": pd.Categorical(
+                rng.choice(["low", "mid", "high"], rows), ["low", "mid", "high"], ordered=True
+            ),
             "code": rng.choice([1, 2, 5], rows),
         }
     )
 
 
 def pipelines() -> dict[str, object]:
-    hot = make_column_transformer((StandardScaler(), ["age", "income"]), (OneHotEncoder(), ["job", "school", "code"]))
+    hot = make_column_transformer(
+        (StandardScaler(), ["age", "income"]), (OneHotEncoder(), ["job", "school", "code"])
+    )
     ranked = make_column_transformer(
-        (make_pipeline(SimpleImputer(), MinMaxScaler()), ["income"]), (OrdinalEncoder(), ["job", "school"])
+        (make_pipeline(SimpleImputer(), MinMaxScaler()), ["income"]),
+        (OrdinalEncoder(), ["job", "school"]),
     )
     return {
         "logistic": make_pipeline(hot, LogisticRegression()),
@@ -217,7 +247,11 @@ def _inputs(data: bytes) -> list[str]:
 
 def test_no_digit_is_lost_on_the_way_into_a_graph(tmp_path: Path) -> None:
     table = pd.DataFrame({"a": np.linspace(1e6, 1e6 + 1, 9), "b": np.linspace(0.1, 0.7, 9)})
-    data = graph_of([helper.make_node("Mul", ["x", "c"], ["y"])], {"x": (11, [None, 2])}, {"c": np.float64([1.0, 1.0])})
+    data = graph_of(
+        [helper.make_node("Mul", ["x", "c"], ["y"])],
+        {"x": (11, [None, 2])},
+        {"c": np.float64([1.0, 1.0])},
+    )
     (tmp_path / "m.onnx").write_bytes(data)
     model = hf.Model.load(tmp_path / "m.onnx", hf.Schema.infer(table), inputs="frame")
     with model.eval_mode():
@@ -234,7 +268,10 @@ def test_operators_that_are_not_known_are_named() -> None:
 
 def test_graphs_that_are_no_classifiers_of_rows_are_refused() -> None:
     refused(one("ReduceSum", {"a": ints(0)}), "rows")
-    mixed = [helper.make_node("ReduceMean", ["x", "a"], ["m"], keepdims=1), helper.make_node("Sub", ["x", "m"], ["y"])]
+    mixed = [
+        helper.make_node("ReduceMean", ["x", "a"], ["m"], keepdims=1),
+        helper.make_node("Sub", ["x", "m"], ["y"]),
+    ]
     refused(graph_of(mixed, {"x": (1, [None, 4])}, {"a": ints(0)}), "depend on the other rows")
     refused(one("Reshape", {"s": ints(3, 4)}), "dynamic first axis")
     refused(one("Relu"), "takes 4 columns", hf.Schema.box(5))

@@ -27,7 +27,9 @@ def test_all_types_on_the_list_are_tried() -> None:
 
 
 def test_a_type_that_is_not_on_the_list_says_why_and_what_to_do() -> None:
-    with pytest.raises(UnsafeFileError, match=r"KNeighborsClassifier.*compiled code follows.*trust=True.*ONNX"):
+    with pytest.raises(
+        UnsafeFileError, match=r"KNeighborsClassifier.*compiled code follows.*trust=True.*ONNX"
+    ):
         own.check_file(skops.io.dumps(KNeighborsClassifier().fit(TABLE, TWO)))
     search = GridSearchCV(LogisticRegression(), {"C": [1, 2]}, cv=3, refit=False).fit(TABLE, TWO)
     with pytest.raises(UnsafeFileError, match="not refitted"):
@@ -40,7 +42,10 @@ def test_a_refusal_is_in_plain_words() -> None:
             KNeighborsClassifier().fit(TABLE, TWO),
             r"\.KNeighborsClassifier as an object, which is not on",
         ),
-        (make_pipeline(FunctionTransformer(np.sin), LogisticRegression()).fit(TABLE, TWO), r"numpy\.sin as a function"),
+        (
+            make_pipeline(FunctionTransformer(np.sin), LogisticRegression()).fit(TABLE, TWO),
+            r"numpy\.sin as a function",
+        ),
     ):
         with pytest.raises(UnsafeFileError, match=words) as refusal:
             own.check_file(skops.io.dumps(estimator))

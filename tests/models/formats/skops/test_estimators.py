@@ -22,7 +22,9 @@ def with_array(data: bytes, attribute: str, array: Callable[[Any], Any]) -> byte
     """Another array for every attribute of this name."""
 
     def change(schema: dict[str, Any], entries: dict[str, bytes]) -> None:
-        files = {e[attribute]["file"] for e in own._entries(schema) if "file" in e.get(attribute, {})}
+        files = {
+            e[attribute]["file"] for e in own._entries(schema) if "file" in e.get(attribute, {})
+        }
         assert files
         for name in files:
             out = io.BytesIO()
@@ -34,16 +36,28 @@ def with_array(data: bytes, attribute: str, array: Callable[[Any], Any]) -> byte
 
 def with_value(data: bytes, attribute: str, value: Any, owner: str = "") -> bytes:
     """Another plain value for every attribute of this name, or one that the object did not have."""
-    entry = {"__class__": "str", "__module__": "builtins", "__loader__": "JsonNode", "content": json.dumps(value)}
+    entry = {
+        "__class__": "str",
+        "__module__": "builtins",
+        "__loader__": "JsonNode",
+        "content": json.dumps(value),
+    }
 
     def change(schema: dict[str, Any], entries: dict[str, bytes]) -> None:
-        found = [e for e in own._entries(schema) if attribute in e and "__loader__" in str(e[attribute])]
+        found = [
+            e for e in own._entries(schema) if attribute in e and "__loader__" in str(e[attribute])
+        ]
         if owner:
             objects = [e for e in own._entries(schema) if e.get("__class__") == owner]
             found = [e["content"]["content"] for e in objects]
             for e in objects:
                 e["content"]["key_types"]["content"].append(
-                    {"__class__": "str", "__module__": "builtins", "__loader__": "TypeNode", "__id__": 10**15}
+                    {
+                        "__class__": "str",
+                        "__module__": "builtins",
+                        "__loader__": "TypeNode",
+                        "__id__": 10**15,
+                    }
                 )
         assert found
         for i, e in enumerate(found):
@@ -61,7 +75,8 @@ def nodes(change: Callable[[Any], None]) -> Callable[[Any], Any]:
 
 
 def as_categories(array: Any) -> None:
-    array["is_categorical"], array["bitset_idx"] = 1, 0
+    array["is_categorical"] = 1
+    array["bitset_idx"] = 0
 
 
 def far(field: str, value: int) -> Callable[[Any], Any]:
@@ -72,7 +87,8 @@ def far(field: str, value: int) -> Callable[[Any], Any]:
     return one
 
 
-HIST, CATEGORIES = "HistGradientBoostingClassifier(max_iter=3, min_samples_leaf=5)", "categories"
+HIST = "HistGradientBoostingClassifier(max_iter=3, min_samples_leaf=5)"
+CATEGORIES = "categories"
 BOOSTED = "GradientBoostingClassifier(n_estimators=2, random_state=0)"
 FIXED = "FixedThresholdClassifier(estimator=LogisticRegression(), threshold=0.3)"
 STACKED = next(name for name in ZOO if name.startswith("StackingClassifier"))
@@ -82,7 +98,10 @@ def test_a_column_of_numbers_split_as_a_category_is_refused() -> None:
     data = saved(HIST)[1]
     for sets in ("raw_left_cat_bitsets", "binned_left_cat_bitsets"):
         data = with_array(data, sets, lambda _: np.zeros((1, 8), np.uint32))
-    refused(with_array(data, "nodes", nodes(as_categories)), "column of numbers as if it were a category")
+    refused(
+        with_array(data, "nodes", nodes(as_categories)),
+        "column of numbers as if it were a category",
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,27 +109,49 @@ def test_a_column_of_numbers_split_as_a_category_is_refused() -> None:
     [
         (CATEGORIES, "nodes", far("bitset_idx", 10**6), "a set is 1000000"),
         (CATEGORIES, "nodes", far("feature_idx", 10**6), "a column is 1000000"),
-        (CATEGORIES, "nodes", lambda a: a[["left", "right", "is_leaf"]], "cannot load|damaged|another kind"),
+        (
+            CATEGORIES,
+            "nodes",
+            lambda a: a[["left", "right", "is_leaf"]],
+            "cannot load|damaged|another kind",
+        ),
         (CATEGORIES, "nodes", lambda a: a[None], "another kind|different lengths"),
         (CATEGORIES, "raw_left_cat_bitsets", lambda a: a[:, :4].copy(), "sets of shape"),
         (CATEGORIES, "raw_left_cat_bitsets", lambda a: a[:0].copy(), "different lengths|a set is"),
-        (CATEGORIES, "binned_left_cat_bitsets", lambda a: np.concatenate([a, a]), "different lengths"),
+        (
+            CATEGORIES,
+            "binned_left_cat_bitsets",
+            lambda a: np.concatenate([a, a]),
+            "different lengths",
+        ),
         (CATEGORIES, "raw_left_cat_bitsets", lambda a: a.astype(np.float64), "sets of shape"),
         (CATEGORIES, "is_categorical_", lambda a: a[:-1].copy(), "which columns are categories"),
         (CATEGORIES, "is_categorical_", lambda a: ~a.astype(bool), "category|other columns"),
-        (HIST, "is_categorical_", lambda a: np.zeros((3, 1), np.uint8), "which columns are categories"),
+        (
+            HIST,
+            "is_categorical_",
+            lambda a: np.zeros((3, 1), np.uint8),
+            "which columns are categories",
+        ),
         ("SVC()", "support_vectors_", lambda a: a[:, :2].copy(), "a support_vectors_ of shape"),
         ("SVC()", "support_vectors_", lambda a: a[:2].copy(), "a support_vectors_ of shape"),
         ("SVC()", "_dual_coef_", lambda a: a[:, :2].copy(), "a _dual_coef_ of shape"),
         ("SVC()", "_intercept_", lambda a: a[:0].copy(), "a _intercept_ of shape"),
         ("SVC()", "_n_support", lambda a: a * 1000, "another number of support vectors"),
-        ("SVC()", "_n_support", lambda a: np.array([-5, a.sum() + 5], a.dtype), "another number of support vectors"),
+        (
+            "SVC()",
+            "_n_support",
+            lambda a: np.array([-5, a.sum() + 5], a.dtype),
+            "another number of support vectors",
+        ),
         ("SVC() of three", "_n_support", lambda a: a[:2].copy(), "a _n_support of shape"),
         ("SVR()", "_n_support", lambda a: a[:1].copy(), "a _n_support of shape"),
         ("SVC()", "_probA", lambda a: np.zeros(1), "a _probA and a _probB"),
     ],
-)  # fmt: skip
-def test_wild_arrays_are_refused(name: str, attribute: str, change: Callable[[Any], Any], words: str) -> None:
+)
+def test_wild_arrays_are_refused(
+    name: str, attribute: str, change: Callable[[Any], Any], words: str
+) -> None:
     refused(with_array(saved(name)[1], attribute, change), words)
 
 
@@ -128,7 +169,12 @@ def test_wild_arrays_are_refused(name: str, attribute: str, change: Callable[[An
         ("rare", "_infrequent_indices", [None, None], "rare levels in one list"),
         ("rare", "_default_to_infrequent_mappings", [[0, 9, 1], None], "a level is"),
         ("rare", "_default_to_infrequent_mappings", [[0, -9, 1], None], "a level is"),
-        (CATEGORIES, "_transformer_to_input_indices", {"encoder": [3], "numerical": [0]}, "encoder of other columns"),
+        (
+            CATEGORIES,
+            "_transformer_to_input_indices",
+            {"encoder": [3], "numerical": [0]},
+            "encoder of other columns",
+        ),
         (STACKED, "stack_method_", ["fit"], "methods to call"),
         (FIXED, "response_method", "fit", "a response_method that is not known: 'fit'"),
         (FIXED, "response_method", ["predict_proba", "fit"], "a response_method that is not known"),
@@ -144,7 +190,7 @@ def test_wild_arrays_are_refused(name: str, attribute: str, change: Callable[[An
         ("SplineTransformer() before", "k", -1, "the degree -1"),
         ("categories", "kw_args", {"copy": True}, "more for its function"),
     ],
-)  # fmt: skip
+)
 def test_wild_values_are_refused(name: str, attribute: str, value: Any, words: str) -> None:
     refused(with_value(saved(name)[1], attribute, value), words)
 
@@ -155,7 +201,12 @@ def test_wild_values_are_refused(name: str, attribute: str, value: Any, words: s
         ("LogisticRegression()", "LogisticRegression", "predict_proba", "in place of its class's"),
         ("SVC()", "SVC", "_impl", "in place of its class's"),
         (FIXED, "FixedThresholdClassifier", "classes_", "in place of its class's"),
-        ("FrozenEstimator(estimator=LogisticRegression())", "FrozenEstimator", "fit", "in place of its class's"),
+        (
+            "FrozenEstimator(estimator=LogisticRegression())",
+            "FrozenEstimator",
+            "fit",
+            "in place of its class's",
+        ),
         (HIST, "HistGradientBoostingClassifier", "_in_fit", "still learning"),
         (HIST, "TreePredictor", "predict", "in place of its class's"),
         (HIST, "_BinMapper", "make_known_categories_bitsets", "in place of its class's"),
@@ -189,7 +240,9 @@ def test_levels_out_of_order_are_refused() -> None:
 
 
 def test_functions_are_called_with_the_table_only() -> None:
-    data = skops.io.dumps(make_pipeline(FunctionTransformer(np.square), LogisticRegression()).fit(TABLE, TWO))
+    data = skops.io.dumps(
+        make_pipeline(FunctionTransformer(np.square), LogisticRegression()).fit(TABLE, TWO)
+    )
     refused(with_value(data, "kw_args", {"out": [1]}), "more for its function than the table")
 
     def other(schema: dict[str, Any], entries: dict[str, bytes]) -> None:

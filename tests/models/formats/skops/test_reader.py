@@ -1,4 +1,5 @@
-"""Every type that a skops file may hold: it loads and predicts the same, and crafted ones are refused."""
+"""Every type that a skops file may hold: it loads and predicts the same, and crafted ones are
+refused."""
 
 import io
 import json
@@ -14,7 +15,11 @@ import skops.io
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.compose import make_column_transformer
-from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -28,8 +33,11 @@ from support.skops_files import ZOO, crafted, saved
 
 
 @pytest.mark.parametrize("name", ZOO)
-def test_every_type_on_the_list_loads_and_predicts_the_same(name: str, tmp_path: Path, no_child: None) -> None:
-    (estimator, data), (_, table, _) = saved(name), ZOO[name]
+def test_every_type_on_the_list_loads_and_predicts_the_same(
+    name: str, tmp_path: Path, no_child: None
+) -> None:
+    estimator, data = saved(name)
+    _, table, _ = ZOO[name]
     (tmp_path / "m.skops").write_bytes(data)
     model = hf.Model.load(tmp_path / "m.skops", hf.Schema.infer(table))
     assert model.predict(table).tolist() == estimator.predict(table).tolist()
@@ -50,7 +58,9 @@ def test_numbers_of_objects_that_only_look_different_are_refused() -> None:
     data = saved("LogisticRegression()")[1]
     for number in (1.0, True, "1"):
         with pytest.raises(FileError, match="no integer"):
-            own.check_file(crafted(data, lambda schema, _, number=number: schema.update(__id__=number)))
+            own.check_file(
+                crafted(data, lambda schema, _, number=number: schema.update(__id__=number))
+            )
 
 
 # ---- crafted files
@@ -106,7 +116,9 @@ HISTOGRAM = skops_bytes(HistGradientBoostingClassifier(max_iter=2).fit(TABLE, TW
 def test_skops_files_load_through_a_child_process(tmp_path: Path) -> None:
     table = TABLE.assign(job=pd.Categorical(RNG.choice(["x", "y"], len(TABLE))))
     hot = make_column_transformer((StandardScaler(), ["a", "b", "c"]), (OneHotEncoder(), ["job"]))
-    pipeline = make_pipeline(hot, RandomForestClassifier(2, max_depth=3, random_state=0)).fit(table, TWO)
+    pipeline = make_pipeline(hot, RandomForestClassifier(2, max_depth=3, random_state=0)).fit(
+        table, TWO
+    )
     skops.io.dump(pipeline, tmp_path / "m.skops")
     model = hf.Model.load(tmp_path / "m.skops", hf.Schema.infer(table))
     assert model.classes == (0, 1)
@@ -115,7 +127,9 @@ def test_skops_files_load_through_a_child_process(tmp_path: Path) -> None:
         hf.Model.load(tmp_path / "m.skops")
 
 
-@pytest.mark.parametrize("data", [LOGISTIC, TREE, BOOSTED, HISTOGRAM], ids=["logistic", "tree", "boosted", "histogram"])
+@pytest.mark.parametrize(
+    "data", [LOGISTIC, TREE, BOOSTED, HISTOGRAM], ids=["logistic", "tree", "boosted", "histogram"]
+)
 def test_good_estimators_pass_all_checks(data: bytes) -> None:
     own.check_file(data)
     own.exercise(own.made(data))
@@ -124,12 +138,20 @@ def test_good_estimators_pass_all_checks(data: bytes) -> None:
 def test_skops_files_with_other_types_are_refused_before_anything_is_imported(
     tmp_path: Path, canary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "canary_module.py").write_text(f"open({str(canary)!r}, 'w').close()\nclass Thing: pass\n")
+    (tmp_path / "canary_module.py").write_text(
+        f"open({str(canary)!r}, 'w').close()\nclass Thing: pass\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     path = tmp_path / "m.skops"
 
     def foreign(module: str, name: str, loader: str) -> bytes:
-        entry = {"__module__": module, "__class__": name, "__loader__": loader, "__id__": 77, "content": {}}
+        entry = {
+            "__module__": module,
+            "__class__": name,
+            "__loader__": loader,
+            "__id__": 77,
+            "content": {},
+        }
         return with_schema(LOGISTIC, lambda schema: schema["content"]["content"].update(C=entry))
 
     for data in (
@@ -174,7 +196,9 @@ def test_wild_indices_in_trees_are_refused(data: bytes, field: str, value: int, 
 
 
 def test_a_wild_tree_is_refused_by_the_child(tmp_path: Path) -> None:
-    crafted = with_arrays(skops_bytes(FOREST), "left_child", lambda array: wild(array, "left_child", 2**40))
+    crafted = with_arrays(
+        skops_bytes(FOREST), "left_child", lambda array: wild(array, "left_child", 2**40)
+    )
     (tmp_path / "m.skops").write_bytes(crafted)
     with pytest.raises(FileError, match="a child is 1099511627776"):
         hf.Model.load(tmp_path / "m.skops", SCHEMA)
@@ -190,7 +214,11 @@ def test_sizes_of_trees_are_checked_before_they_are_made() -> None:
         for entry in entries(schema):
             if entry.get("__loader__") == "TreeNode":
                 last = entry["__reduce__"]["args"]["content"][2]
-                entry["__reduce__"]["args"]["content"][2] = {**last, "content": "100000000", "__id__": 6}
+                entry["__reduce__"]["args"]["content"][2] = {
+                    **last,
+                    "content": "100000000",
+                    "__id__": 6,
+                }
 
     for change in (count, outputs):
         with pytest.raises(FileError, match="sizes that do not fit"):
@@ -200,7 +228,8 @@ def test_sizes_of_trees_are_checked_before_they_are_made() -> None:
 def test_one_number_for_two_objects_is_refused() -> None:
     def twins(schema: dict) -> None:
         numbers = [e for e in entries(schema) if e.get("__loader__") == "JsonNode"]
-        numbers[0]["__id__"], numbers[0]["content"] = numbers[1]["__id__"], "12345"
+        numbers[0]["__id__"] = numbers[1]["__id__"]
+        numbers[0]["content"] = "12345"
 
     with pytest.raises(FileError, match="two different objects"):
         own.check_file(with_schema(TREE, twins))

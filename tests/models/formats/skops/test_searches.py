@@ -8,7 +8,11 @@ import skops.io
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score, make_scorer
-from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV, TunedThresholdClassifierCV
+from sklearn.model_selection import (
+    FixedThresholdClassifier,
+    GridSearchCV,
+    TunedThresholdClassifierCV,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -38,13 +42,24 @@ def tuned(**settings: Any) -> TunedThresholdClassifierCV:
 
 
 def test_a_tuned_threshold_is_read_as_the_one_it_found() -> None:
-    """With the label that its scorer takes as positive: named, or the default of a function of scikit-learn."""
+    """With the label that its scorer takes as positive: named, or the default of a function of
+    scikit-learn."""
     one_or_two = TWO + 1  # where the 1 that f1 takes as positive is the first class
-    for scoring, y, label in (("f1", TWO, 1), ("f1", one_or_two, 1), ("balanced_accuracy", one_or_two, None),
-                              (make_scorer(f1_score, pos_label=0), TWO, 0)):  # fmt: skip
-        model = TunedThresholdClassifierCV(LogisticRegression(), scoring=scoring, cv=2).fit(TABLE, y)
+    for scoring, y, label in (
+        ("f1", TWO, 1),
+        ("f1", one_or_two, 1),
+        ("balanced_accuracy", one_or_two, None),
+        (make_scorer(f1_score, pos_label=0), TWO, 0),
+    ):
+        model = TunedThresholdClassifierCV(LogisticRegression(), scoring=scoring, cv=2).fit(
+            TABLE, y
+        )
         data = own.without_searches(skops.io.dumps(model))
-        assert not [name for name, _ in own._types(own.check_file(data)) if "scorer" in name or "metrics" in name]
+        assert not [
+            name
+            for name, _ in own._types(own.check_file(data))
+            if "scorer" in name or "metrics" in name
+        ]
         made = own.made(data)
         assert type(made) is FixedThresholdClassifier
         assert (made.threshold, made.pos_label) == (model.best_threshold_, label)
@@ -59,7 +74,8 @@ def test_a_tuned_threshold_by_a_function_of_the_file_needs_its_label() -> None:
 
     data = crafted(skops.io.dumps(tuned()), by_own)
     with pytest.raises(
-        UnsafeFileError, match=r"scorer calls .*gain, .*make_scorer\(\.\.\., pos_label=\.\.\.\).*trust=True"
+        UnsafeFileError,
+        match=r"scorer calls .*gain, .*make_scorer\(\.\.\., pos_label=\.\.\.\).*trust=True",
     ):
         own.without_searches(data)
     named = tuned(scoring=make_scorer(f1_score, pos_label=1))
@@ -77,8 +93,13 @@ def test_a_damaged_or_unfitted_threshold_is_refused() -> None:
 
     data = skops.io.dumps(tuned())
     with pytest.raises(UnsafeFileError, match="it was not fitted"):
-        own.check_file(own.without_searches(crafted(data, without("estimator_", "TunedThresholdClassifierCV"))))
-    for attribute, owner in (("_curve_scorer", "TunedThresholdClassifierCV"), ("_kwargs", "_CurveScorer")):
+        own.check_file(
+            own.without_searches(crafted(data, without("estimator_", "TunedThresholdClassifierCV")))
+        )
+    for attribute, owner in (
+        ("_curve_scorer", "TunedThresholdClassifierCV"),
+        ("_kwargs", "_CurveScorer"),
+    ):
         with pytest.raises(FileError, match="a scorer that is damaged"):
             own.without_searches(crafted(data, without(attribute, owner)))
     frozen = skops.io.dumps(FrozenEstimator(LogisticRegression().fit(TABLE, TWO)))

@@ -1,11 +1,12 @@
 """Numbers that may be missing, on their way through a graph.
 
-An operator that knows nothing of them gets NaN. Until then a column goes along with an indicator of where it is
-missing, for where an imputer fills it in, that is the straight line
+An operator that knows nothing of them gets NaN. Until then a column goes along with an indicator of
+where it is missing, for where an imputer fills it in, that is the straight line
 
     value + indicator (fill - stand-in)       indicator = 1 while it is missing, and the value is the stand-in then,
 
-the same as in a compiled pipeline (`compiled.differentiable`): a search sees which way filling it in would lead.
+the same as in a compiled pipeline (`compiled.differentiable`): a search sees which way filling it
+in would lead.
 """
 
 import math
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor
 
 from holdfast.models.formats.onnx.graph import ML, Node
-from holdfast.models.formats.onnx.ops import Operator, require
+from holdfast.models.formats.onnx.ops import Operator, unsupported
 
 
 @dataclass(frozen=True)
@@ -55,16 +56,27 @@ def _beside(run: Operator, node: Node, *columns: Any) -> Gaps:
 def _scaled(run: Operator, node: Node, *columns: Any) -> Tensor | Gaps:
     """Operators that treat every number by itself: what stands for one goes the same way."""
     gaps = [c for c in columns if isinstance(c, Gaps)]
-    value, stand_in = (run(node, *(c.parts[i] if isinstance(c, Gaps) else c for c in columns)) for i in (0, 2))
+    value = run(node, *(c.parts[0] if isinstance(c, Gaps) else c for c in columns))
+    stand_in = run(node, *(c.parts[2] if isinstance(c, Gaps) else c for c in columns))
     if len(gaps) > 1 or value.shape != gaps[0].value.shape:
         return run(node, *(c.numbers() if isinstance(c, Gaps) else c for c in columns))
-    require(node, value.is_floating_point(), "integers cannot be missing")
+    if not value.is_floating_point():
+        raise unsupported(node, "integers cannot be missing")
     return Gaps(value, gaps[0].indicator.to(value.dtype), stand_in)
 
 
 # Operators that take such columns as they are: (operator, node, what goes in) -> what comes out.
 ON_GAPS: dict[str, Callable[..., Any]] = {
-    "Identity": _moved, "Reshape": _moved, "Gather": _moved, "Slice": _moved, f"{ML}.ArrayFeatureExtractor": _moved,
-    "Concat": _beside, "Cast": _scaled, "Add": _scaled, "Sub": _scaled, "Mul": _scaled, "Div": _scaled,
+    "Identity": _moved,
+    "Reshape": _moved,
+    "Gather": _moved,
+    "Slice": _moved,
+    f"{ML}.ArrayFeatureExtractor": _moved,
+    "Concat": _beside,
+    "Cast": _scaled,
+    "Add": _scaled,
+    "Sub": _scaled,
+    "Mul": _scaled,
+    "Div": _scaled,
     f"{ML}.Scaler": _scaled,
-}  # fmt: skip
+}

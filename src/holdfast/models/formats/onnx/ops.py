@@ -1,7 +1,8 @@
 """The general operators of ONNX as torch operations; those of `ai.onnx.ml` are in `onnx.ops_ml`.
 
-Each takes the node (its attributes and version) and its inputs, and gives one tensor, or a tuple of them. Whatever
-could make something large out of little calls `room` first. What is not in `OPERATORS` is not run.
+Each takes the node (its attributes and version) and its inputs, and gives one tensor, or a tuple of
+them. Whatever could make something large out of little calls `room` first. What is not in
+`OPERATORS` is not run.
 """
 
 import math
@@ -14,7 +15,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from holdfast.errors import FileError
-from holdfast.models.formats.limits import refuse
 from holdfast.models.formats.onnx.graph import DTYPES, ELEMENTS, Node, Strings
 
 Operator = Callable[..., Any]
@@ -23,11 +23,15 @@ MOST = 1 << 28  # elements of a tensor
 
 def room(node: Node, *shape: int) -> None:
     """An error if a tensor of this shape would be too large."""
-    refuse(math.prod(shape) > MOST, f"operator {node.op} makes a tensor of shape {shape}, more than {MOST:,} numbers")
+    if math.prod(shape) > MOST:
+        raise FileError(
+            f"operator {node.op} makes a tensor of shape {shape}, more than {MOST:,} numbers"
+        )
 
 
-def require(node: Node, fine: bool, what: str) -> None:
-    refuse(not fine, f"operator {node.op}: {what}")
+def unsupported(node: Node, what: str) -> FileError:
+    """What an operator asks for and is not done here."""
+    return FileError(f"operator {node.op}: {what}")
 
 
 def numbers(node: Node, given: Tensor | None, name: str) -> list[int] | None:
@@ -35,7 +39,8 @@ def numbers(node: Node, given: Tensor | None, name: str) -> list[int] | None:
     if given is None:
         return list(node.integers(name)) if name in node.attributes else None
     fine = not given.is_floating_point() and given.ndim <= 1 and given.numel() <= 16
-    require(node, fine, f"{name} are no integers")
+    if not fine:
+        raise unsupported(node, f"{name} are no integers")
     return [int(v) for v in cast(list[Any], cast(Any, given).reshape(-1).tolist())]
 
 
@@ -81,7 +86,8 @@ def mean(node: Node, *parts: Tensor) -> Tensor:
 
 
 def mod(node: Node, a: Tensor, b: Tensor) -> Tensor:
-    require(node, a.is_floating_point() or bool((b != 0).all()), "division by zero")
+    if not a.is_floating_point() and not bool((b != 0).all()):
+        raise unsupported(node, "division by zero")
     return binary(torch.fmod if node.get("fmod", 0) else torch.remainder)(node, a, b)
 
 
@@ -99,7 +105,8 @@ def where(node: Node, test: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 def converted(node: Node, x: Tensor) -> Tensor:
     to = node.get("to", 0)
-    require(node, to in ELEMENTS, f"cannot cast to element type {to}")
+    if to not in ELEMENTS:
+        raise unsupported(node, f"cannot cast to element type {to}")
     return x.to(DTYPES[ELEMENTS[to][0]])
 
 
@@ -107,26 +114,32 @@ def converted(node: Node, x: Tensor) -> Tensor:
 
 
 def matmul(node: Node, a: Tensor, b: Tensor) -> Tensor:
-    require(node, a.ndim >= 1 and b.ndim >= 1, "takes no single numbers")
+    if not (a.ndim >= 1 and b.ndim >= 1):
+        raise unsupported(node, "takes no single numbers")
     batch = together(a.shape[:-2], b.shape[:-2])
     room(node, *batch, a.shape[-2] if a.ndim > 1 else 1, b.shape[-1] if b.ndim > 1 else 1)
     return a @ b
 
 
 def gemm(node: Node, a: Tensor, b: Tensor, c: Tensor | None = None) -> Tensor:
-    require(node, a.ndim == 2 and b.ndim == 2, "takes matrices")
+    if a.ndim != 2 or b.ndim != 2:
+        raise unsupported(node, "takes matrices")
     a = a.T if node.get("transA", 0) else a
     b = b.T if node.get("transB", 0) else b
     room(node, len(a), b.shape[1])
-    alpha, beta = node.get("alpha", 1.0), node.get("beta", 1.0)
+    alpha = node.get("alpha", 1.0)
+    beta = node.get("beta", 1.0)
     if c is not None and alpha == beta == 1 and c.ndim == 1:
         return torch.addmm(c, a, b)
     out = alpha * (a @ b)
     return out if c is None else binary(torch.add)(node, out, beta * c)
 
 
-def batch_norm(node: Node, x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor) -> Tensor:
-    require(node, not node.get("training_mode", 0), "is in training mode; export the model in evaluation mode")
+def batch_norm(
+    node: Node, x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor
+) -> Tensor:
+    if node.get("training_mode", 0):
+        raise unsupported(node, "is in training mode; export the model in evaluation mode")
     return F.batch_norm(x, mean, var, scale, bias, eps=node.get("epsilon", 1e-5))
 
 
@@ -173,21 +186,24 @@ def arg(f: Callable[..., Tensor]) -> Operator:
 def reshape(node: Node, x: Tensor, shape: Tensor) -> Tensor:
     sizes = numbers(node, shape, "shape") or []
     if not node.get("allowzero", 0):
-        require(node, all(s or i < x.ndim for i, s in enumerate(sizes)), f"cannot make {sizes} of {tuple(x.shape)}")
+        if not all(s or i < x.ndim for i, s in enumerate(sizes)):
+            raise unsupported(node, f"cannot make {sizes} of {tuple(x.shape)}")
         sizes = [s or x.shape[i] for i, s in enumerate(sizes)]
     return x.reshape(sizes)
 
 
 def flatten(node: Node, x: Tensor) -> Tensor:
     axis = node.get("axis", 1)
-    require(node, -x.ndim <= axis <= x.ndim, f"there is no axis {axis}")
+    if not -x.ndim <= axis <= x.ndim:
+        raise unsupported(node, f"there is no axis {axis}")
     axis += x.ndim * (axis < 0)
     return x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
 
 
 def squeeze(node: Node, x: Tensor, axes: Tensor | None = None) -> Tensor:
     over = numbers(node, axes, "axes")
-    require(node, all(x.shape[a] == 1 for a in over or ()), f"axes {over} of {tuple(x.shape)} are not all 1")
+    if not all(x.shape[a] == 1 for a in over or ()):
+        raise unsupported(node, f"axes {over} of {tuple(x.shape)} are not all 1")
     return x.squeeze() if over is None else x.squeeze(tuple(over))
 
 
@@ -204,15 +220,21 @@ def concat(node: Node, *parts: Tensor) -> Tensor:
 
 
 def cut(
-    node: Node, x: Tensor, starts: Tensor | None = None, ends: Tensor | None = None, axes: Tensor | None = None,
+    node: Node,
+    x: Tensor,
+    starts: Tensor | None = None,
+    ends: Tensor | None = None,
+    axes: Tensor | None = None,
     steps: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Slice."""
-    first, last = numbers(node, starts, "starts") or [], numbers(node, ends, "ends") or []
+    first = numbers(node, starts, "starts") or []
+    last = numbers(node, ends, "ends") or []
     over = numbers(node, axes, "axes") or list(range(len(first)))
     by = numbers(node, steps, "steps") or [1] * len(first)
     fits = len(first) == len(last) == len(over) == len(by) and 0 not in by
-    require(node, fits, "starts, ends, axes and steps do not fit")
+    if not fits:
+        raise unsupported(node, "starts, ends, axes and steps do not fit")
     for a, b, axis, step in zip(first, last, over, by, strict=True):
         at = range(x.shape[axis])[a:b:step]  # Python slices as ONNX does
         if not at:
@@ -226,9 +248,11 @@ def cut(
 
 def gather(node: Node, x: Tensor, index: Tensor) -> Tensor:
     axis = node.get("axis", 0)
-    require(node, not index.is_floating_point() and -x.ndim <= axis < x.ndim, "bad index or axis")
+    if not (not index.is_floating_point() and -x.ndim <= axis < x.ndim):
+        raise unsupported(node, "bad index or axis")
     size = x.shape[axis]
-    require(node, bool(((index >= -size) & (index < size)).all()), f"an index is outside of 0 to {size - 1}")
+    if not bool(((index >= -size) & (index < size)).all()):
+        raise unsupported(node, f"an index is outside of 0 to {size - 1}")
     axis %= x.ndim
     room(node, *x.shape[:axis], index.numel(), *x.shape[axis + 1 :])
     picked = x.index_select(axis, (index % size if size else index).reshape(-1).long())
@@ -236,18 +260,24 @@ def gather(node: Node, x: Tensor, index: Tensor) -> Tensor:
 
 
 def split(node: Node, x: Tensor, sizes: Tensor | None = None) -> tuple[Tensor, ...]:
-    axis, count = node.get("axis", 0), len(node.outputs)
+    axis = node.get("axis", 0)
+    count = len(node.outputs)
     parts = numbers(node, sizes, "split")
     if parts is None:
         each = -(-x.shape[axis] // count)
         parts = [min(each, x.shape[axis] - i * each) for i in range(count)]
-    require(node, len(parts) == count and min(parts) >= 0, f"cannot split into {parts}")
+    if not (len(parts) == count and min(parts) >= 0):
+        raise unsupported(node, f"cannot split into {parts}")
     return tuple(cast(Any, x).split(parts, axis))
 
 
 def constant(node: Node) -> Tensor | Strings:
-    dtypes = {"value_float": torch.float32, "value_floats": torch.float32, "value_int": torch.int64,
-              "value_ints": torch.int64}  # fmt: skip
+    dtypes = {
+        "value_float": torch.float32,
+        "value_floats": torch.float32,
+        "value_int": torch.int64,
+        "value_ints": torch.int64,
+    }
     for name, value in node.attributes.items():
         if name == "value" or name in dtypes:
             return value if name == "value" else torch.tensor(value, dtype=dtypes[name])
@@ -256,10 +286,12 @@ def constant(node: Node) -> Tensor | Strings:
 
 def constant_of_shape(node: Node, shape: Tensor) -> Tensor:
     sizes = numbers(node, shape, "shape") or []
-    require(node, min(sizes, default=0) >= 0, f"impossible shape {sizes}")
+    if not min(sizes, default=0) >= 0:
+        raise unsupported(node, f"impossible shape {sizes}")
     room(node, *sizes)
     value = node.attributes.get("value", torch.zeros(1))
-    require(node, isinstance(value, Tensor) and value.numel() == 1, "the value is no single number")
+    if not (isinstance(value, Tensor) and value.numel() == 1):
+        raise unsupported(node, "the value is no single number")
     return value.reshape(()).expand(sizes).clone()
 
 
@@ -271,24 +303,32 @@ def expand(node: Node, x: Tensor, shape: Tensor) -> Tensor:
 
 def tile(node: Node, x: Tensor, repeats: Tensor) -> Tensor:
     times = numbers(node, repeats, "repeats") or []
-    require(node, len(times) == x.ndim and min(times, default=0) >= 0, f"impossible repeats {times}")
+    if not (len(times) == x.ndim and min(times, default=0) >= 0):
+        raise unsupported(node, f"impossible repeats {times}")
     room(node, x.numel(), *times)
     return x.repeat(times)
 
 
 def pad(
-    node: Node, x: Tensor, pads: Tensor | None = None, value: Tensor | None = None, axes: Tensor | None = None
+    node: Node,
+    x: Tensor,
+    pads: Tensor | None = None,
+    value: Tensor | None = None,
+    axes: Tensor | None = None,
 ) -> Tensor:
     sizes = numbers(node, pads, "pads") or []
-    require(node, node.get("mode", "constant") == "constant" and axes is None, "only constant padding of all axes")
-    require(node, len(sizes) == 2 * x.ndim and min(sizes, default=0) >= 0, f"impossible pads {sizes}")
+    if node.get("mode", "constant") != "constant" or axes is not None:
+        raise unsupported(node, "only constant padding of all axes")
+    if not (len(sizes) == 2 * x.ndim and min(sizes, default=0) >= 0):
+        raise unsupported(node, f"impossible pads {sizes}")
     return padded(node, x, sizes, float(value) if value is not None else node.get("value", 0.0))
 
 
 def padded(node: Node, x: Tensor, sizes: Sequence[int], fill: float) -> Tensor:
     """x with (all starts, then all ends) added to its last axes."""
     half = len(sizes) // 2
-    first, last = x.shape[: x.ndim - half], x.shape[x.ndim - half :]
+    first = x.shape[: x.ndim - half]
+    last = x.shape[x.ndim - half :]
     room(node, *first, *(s + sizes[i] + sizes[i + half] for i, s in enumerate(last)))
     pairs = [p for i in reversed(range(half)) for p in (sizes[i], sizes[i + half])]
     return F.pad(x, pairs, value=fill) if any(pairs) else x
@@ -301,25 +341,33 @@ def window(node: Node, x: Tensor, kernel: Sequence[int]) -> tuple[list[int], lis
     """Strides, dilations, and pads (starts, then ends) of a sliding window."""
     d = x.ndim - 2
     ones: tuple[int, ...] = (1,) * d
-    strides, dilations = (list(node.integers(n) or ones) for n in ("strides", "dilations"))
+    strides = list(node.integers("strides") or ones)
+    dilations = list(node.integers("dilations") or ones)
     zeros: list[int] = [0] * 2 * d
-    pads, auto = list(node.integers("pads")) or zeros, node.get("auto_pad", "NOTSET")
+    pads = list(node.integers("pads")) or zeros
+    auto = node.get("auto_pad", "NOTSET")
     fits = 1 <= d <= 3 and len(kernel) == len(strides) == len(dilations) == d and len(pads) == 2 * d
-    require(node, fits and min(*strides, *dilations, *kernel) >= 1 and min(pads) >= 0, "impossible window")
+    if not (fits and min(*strides, *dilations, *kernel) >= 1 and min(pads) >= 0):
+        raise unsupported(node, "impossible window")
     room(node, *kernel)
     if auto in ("SAME_UPPER", "SAME_LOWER"):
-        require(node, max(dilations) == 1, "padding 'same' with dilation")
+        if max(dilations) != 1:
+            raise unsupported(node, "padding 'same' with dilation")
         sizes = zip(x.shape[2:], strides, kernel, strict=True)
         total = [max((-(-n // stride) - 1) * stride + width - n, 0) for n, stride, width in sizes]
-        small, large = [t // 2 for t in total], [t - t // 2 for t in total]
+        small = [t // 2 for t in total]
+        large = [t - t // 2 for t in total]
         return strides, dilations, small + large if auto == "SAME_UPPER" else large + small
-    require(node, auto in ("NOTSET", "VALID"), f"unknown padding {auto!r}")
+    if auto not in ("NOTSET", "VALID"):
+        raise unsupported(node, f"unknown padding {auto!r}")
     return strides, dilations, zeros if auto == "VALID" else pads
 
 
 def conv(node: Node, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    (strides, dilations, pads), groups = window(node, x, weight.shape[2:]), node.get("group", 1)
-    require(node, groups >= 1, "impossible number of groups")
+    strides, dilations, pads = window(node, x, weight.shape[2:])
+    groups = node.get("group", 1)
+    if not groups >= 1:
+        raise unsupported(node, "impossible number of groups")
     x = padded(node, x, pads, 0.0)
     room(node, len(x), len(weight), *((s - 1) // strides[i] + 1 for i, s in enumerate(x.shape[2:])))
     f: Operator = (F.conv1d, F.conv2d, F.conv3d)[x.ndim - 3]
@@ -327,8 +375,10 @@ def conv(node: Node, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> T
 
 
 def max_pool(node: Node, x: Tensor) -> Tensor:
-    require(node, len(node.outputs) == 1 and not node.get("storage_order", 0), "indices are not supported")
-    kernel, ceil = node.integers("kernel_shape"), bool(node.get("ceil_mode", 0))
+    if len(node.outputs) != 1 or node.get("storage_order", 0):
+        raise unsupported(node, "indices are not supported")
+    kernel = node.integers("kernel_shape")
+    ceil = bool(node.get("ceil_mode", 0))
     strides, dilations, pads = window(node, x, kernel)
     f: Operator = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[x.ndim - 3]
     return f(padded(node, x, pads, -math.inf), kernel, strides, 0, dilations, ceil)
@@ -337,11 +387,16 @@ def max_pool(node: Node, x: Tensor) -> Tensor:
 def average_pool(node: Node, x: Tensor) -> Tensor:
     kernel = node.integers("kernel_shape")
     strides, dilations, pads = window(node, x, kernel)
-    require(node, max(dilations) == 1 and not node.get("ceil_mode", 0), "dilations and ceil_mode are not supported")
+    if max(dilations) != 1 or node.get("ceil_mode", 0):
+        raise unsupported(node, "dilations and ceil_mode are not supported")
     f: Operator = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[x.ndim - 3]
     mean = f(padded(node, x, pads, 0.0), kernel, strides)
     without_pads = any(pads) and not node.get("count_include_pad", 0)
-    return mean / f(padded(node, torch.ones_like(x), pads, 0.0), kernel, strides) if without_pads else mean
+    return (
+        mean / f(padded(node, torch.ones_like(x), pads, 0.0), kernel, strides)
+        if without_pads
+        else mean
+    )
 
 
 def overall(f: Callable[..., Tensor]) -> Operator:
@@ -351,38 +406,91 @@ def overall(f: Callable[..., Tensor]) -> Operator:
 
 UNARY = "Relu Sigmoid Tanh Exp Log Sqrt Neg Abs Sign Reciprocal Erf Sin Cos Floor Ceil Round IsNaN"
 OPERATORS: dict[str, Operator] = {
-    "Identity": same, "Dropout": same, "Not": unary(torch.logical_not), "Clip": clip, "Cast": converted,
-    **{op: unary(getattr(torch, op.lower())) for op in UNARY.split()},  # called in torch as they are in ONNX
+    "Identity": same,
+    "Dropout": same,
+    "Not": unary(torch.logical_not),
+    "Clip": clip,
+    "Cast": converted,
+    # called in torch as they are in ONNX
+    **{op: unary(getattr(torch, op.lower())) for op in UNARY.split()},
     **{op: unary(getattr(F, op.lower())) for op in ("Softplus", "Softsign", "Mish", "HardSwish")},
     "Gelu": one(lambda node, x: F.gelu(x, approximate=node.get("approximate", "none"))),
     "Swish": one(lambda node, x: x * torch.sigmoid(node.get("alpha", 1.0) * x)),
     "Elu": one(lambda node, x: F.elu(x, node.get("alpha", 1.0))),
     "Celu": one(lambda node, x: F.celu(x, node.get("alpha", 1.0))),
-    "Selu": one(lambda node, x: node.get("gamma", 1.05070098735548) * F.elu(x, node.get("alpha", 1.67326324235437))),
+    "Selu": one(
+        lambda node, x: (
+            node.get("gamma", 1.05070098735548) * F.elu(x, node.get("alpha", 1.67326324235437))
+        )
+    ),
     "LeakyRelu": one(lambda node, x: F.leaky_relu(x, node.get("alpha", 0.01))),
-    "HardSigmoid": one(lambda node, x: (node.get("alpha", 0.2) * x + node.get("beta", 0.5)).clamp(0, 1)),
-    "PRelu": binary(lambda x, slope: torch.where(x < 0, slope * x, x)), "Mul": binary(torch.mul), "Mod": mod,
-    "Add": binary(torch.add), "Sub": binary(torch.sub), "Where": where,
-    "Div": binary(lambda a, b: a / b if a.is_floating_point() else torch.div(a, b, rounding_mode="trunc")),
+    "HardSigmoid": one(
+        lambda node, x: (node.get("alpha", 0.2) * x + node.get("beta", 0.5)).clamp(0, 1)
+    ),
+    "PRelu": binary(lambda x, slope: torch.where(x < 0, slope * x, x)),
+    "Mul": binary(torch.mul),
+    "Mod": mod,
+    "Add": binary(torch.add),
+    "Sub": binary(torch.sub),
+    "Where": where,
+    "Div": binary(
+        lambda a, b: a / b if a.is_floating_point() else torch.div(a, b, rounding_mode="trunc")
+    ),
     "Pow": binary(lambda a, b: torch.pow(a, b).to(a.dtype)),
-    "And": binary(torch.logical_and), "Or": binary(torch.logical_or), "Xor": binary(torch.logical_xor),
-    "Equal": binary(torch.eq), "Greater": binary(torch.gt), "Less": binary(torch.lt),
-    "GreaterOrEqual": binary(torch.ge), "LessOrEqual": binary(torch.le),
-    "Sum": variadic(torch.add), "Max": variadic(torch.maximum), "Min": variadic(torch.minimum), "Mean": mean,
-    "MatMul": matmul, "Gemm": gemm, "BatchNormalization": batch_norm, "LayerNormalization": layer_norm,
-    "Softmax": soft(torch.softmax), "LogSoftmax": soft(torch.log_softmax),
-    "ReduceSum": reduction(Tensor.sum), "ReduceMean": reduction(Tensor.mean), "ReduceMax": reduction(Tensor.amax),
-    "ReduceMin": reduction(Tensor.amin), "ReduceLogSumExp": reduction(Tensor.logsumexp),
-    "ReduceL1": reduction(lambda x, a, k: x.abs().sum(a, keepdim=k)), "ReduceProd": reduction(product),
+    "And": binary(torch.logical_and),
+    "Or": binary(torch.logical_or),
+    "Xor": binary(torch.logical_xor),
+    "Equal": binary(torch.eq),
+    "Greater": binary(torch.gt),
+    "Less": binary(torch.lt),
+    "GreaterOrEqual": binary(torch.ge),
+    "LessOrEqual": binary(torch.le),
+    "Sum": variadic(torch.add),
+    "Max": variadic(torch.maximum),
+    "Min": variadic(torch.minimum),
+    "Mean": mean,
+    "MatMul": matmul,
+    "Gemm": gemm,
+    "BatchNormalization": batch_norm,
+    "LayerNormalization": layer_norm,
+    "Softmax": soft(torch.softmax),
+    "LogSoftmax": soft(torch.log_softmax),
+    "ReduceSum": reduction(Tensor.sum),
+    "ReduceMean": reduction(Tensor.mean),
+    "ReduceMax": reduction(Tensor.amax),
+    "ReduceMin": reduction(Tensor.amin),
+    "ReduceLogSumExp": reduction(Tensor.logsumexp),
+    "ReduceL1": reduction(lambda x, a, k: x.abs().sum(a, keepdim=k)),
+    "ReduceProd": reduction(product),
     "ReduceL2": reduction(lambda x, a, k: x.square().sum(a, keepdim=k).sqrt()),
     "ReduceSumSquare": reduction(lambda x, a, k: x.square().sum(a, keepdim=k)),
     "ReduceLogSum": reduction(lambda x, a, k: x.sum(a, keepdim=k).log()),
-    "ArgMax": arg(torch.argmax), "ArgMin": arg(torch.argmin),
-    "Transpose": one(lambda node, x: x.permute(node.integers("perm") or tuple(reversed(range(x.ndim))))),
-    "Shape": one(lambda node, x: torch.tensor(x.shape[node.get("start", 0) : node.attributes.get("end")]).long()),
-    "Reshape": reshape, "Flatten": flatten, "Squeeze": squeeze, "Unsqueeze": unsqueeze,
-    "Concat": concat, "Slice": cut, "Gather": gather, "Split": split, "Constant": constant,
-    "ConstantOfShape": constant_of_shape, "Expand": expand, "Tile": tile, "Pad": pad,
-    "Conv": conv, "MaxPool": max_pool, "AveragePool": average_pool,
-    "GlobalAveragePool": overall(torch.mean), "GlobalMaxPool": overall(torch.amax),
-}  # fmt: skip
+    "ArgMax": arg(torch.argmax),
+    "ArgMin": arg(torch.argmin),
+    "Transpose": one(
+        lambda node, x: x.permute(node.integers("perm") or tuple(reversed(range(x.ndim))))
+    ),
+    "Shape": one(
+        lambda node, x: torch.tensor(
+            x.shape[node.get("start", 0) : node.attributes.get("end")]
+        ).long()
+    ),
+    "Reshape": reshape,
+    "Flatten": flatten,
+    "Squeeze": squeeze,
+    "Unsqueeze": unsqueeze,
+    "Concat": concat,
+    "Slice": cut,
+    "Gather": gather,
+    "Split": split,
+    "Constant": constant,
+    "ConstantOfShape": constant_of_shape,
+    "Expand": expand,
+    "Tile": tile,
+    "Pad": pad,
+    "Conv": conv,
+    "MaxPool": max_pool,
+    "AveragePool": average_pool,
+    "GlobalAveragePool": overall(torch.mean),
+    "GlobalMaxPool": overall(torch.amax),
+}

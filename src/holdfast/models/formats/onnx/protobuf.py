@@ -1,8 +1,9 @@
 """A small reader of protocol buffers: bytes -> dictionaries, as told by a table of fields.
 
-A message is a list of fields, each a key (number << 3 | wire type) and a value: a number of 7 bits to a byte (0), 8
-bytes (1), 4 bytes (5), or a length and that many bytes (2), which are a string, a message, or numbers one after the
-other. Everything is read in place and within the bounds of the message it is in; whatever does not fit is an error.
+A message is a list of fields, each a key (number << 3 | wire type) and a value: a number of 7 bits
+to a byte (0), 8 bytes (1), 4 bytes (5), or a length and that many bytes (2), which are a string, a
+message, or numbers one after the other. Everything is read in place and within the bounds of the
+message it is in; whatever does not fit is an error.
 """
 
 import struct
@@ -11,16 +12,17 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from holdfast.errors import FileError
-from holdfast.models.formats.limits import refuse
 
 Type = Literal["int", "float", "double", "string", "bytes"]
-MOST_DEPTH, MOST_FIELDS = 16, 20_000_000
+MOST_DEPTH = 16
+MOST_FIELDS = 20_000_000
 SIZES = {1: ("<d", 8), 5: ("<f", 4)}
 
 
 @dataclass(frozen=True)
 class Field:
-    """One field of a message: its name, the type of its values or the message they are, and whether there are many."""
+    """One field of a message: its name, the type of its values or the message they are, and whether
+    there are many."""
 
     name: str
     type: "Type | Message"
@@ -39,10 +41,13 @@ Kind = Type | Message
 
 
 def message(title: str, /, **fields: tuple[int, Kind | list[Kind]]) -> Message:
-    """A message with fields of these names: each a number, and the type of its value, in brackets if many."""
+    """A message with fields of these names: each a number, and the type of its value, in brackets
+    if many."""
     out: dict[int, Field] = {}
     for name, (number, kind) in fields.items():
-        out[number] = Field(name, kind[0], many=True) if isinstance(kind, list) else Field(name, kind)
+        out[number] = (
+            Field(name, kind[0], many=True) if isinstance(kind, list) else Field(name, kind)
+        )
     return Message(title, out)
 
 
@@ -53,18 +58,24 @@ def read(data: bytes, kind: Message) -> dict[str, Any]:
 
 class _Reader:
     def __init__(self, data: bytes) -> None:
-        self.data, self.at, self.count = data, 0, 0
+        self.data = data
+        self.at = 0
+        self.count = 0
 
     def message(self, start: int, end: int, kind: Message, depth: int) -> dict[str, Any]:
-        refuse(depth > MOST_DEPTH, f"{kind.name}: messages are nested too deeply")
-        out: dict[str, Any] = {f.name: list[Any]() if f.many else None for f in kind.fields.values()}
+        if depth > MOST_DEPTH:
+            raise FileError(f"{kind.name}: messages are nested too deeply")
+        out: dict[str, Any] = {
+            f.name: list[Any]() if f.many else None for f in kind.fields.values()
+        }
         self.at = start
         while self.at < end:
             self.count += 1
             if self.count > MOST_FIELDS:
                 raise FileError(f"{kind.name}: more than {MOST_FIELDS:,} fields")
             key = self.number(end)
-            known, wire = kind.fields.get(key >> 3), key & 7
+            known = kind.fields.get(key >> 3)
+            wire = key & 7
             if wire == 0:
                 self.keep(out, known, "int", signed(self.number(end)), kind)
             elif wire in SIZES:
@@ -81,7 +92,9 @@ class _Reader:
                 raise FileError(f"{kind.name}: a field is written in an unknown way ({wire})")
         return out
 
-    def stretch(self, out: dict[str, Any], known: Field, start: int, end: int, kind: Message, depth: int) -> None:
+    def stretch(
+        self, out: dict[str, Any], known: Field, start: int, end: int, kind: Message, depth: int
+    ) -> None:
         """A value that has a length."""
         if isinstance(known.type, Message):
             self.keep(out, known, known.type, self.message(start, end, known.type, depth + 1), kind)
@@ -100,10 +113,20 @@ class _Reader:
                 out[known.name].append(signed(self.number(end)))
         else:
             form, size = ("f", 4) if known.type == "float" else ("d", 8)
-            refuse((end - start) % size, f"{kind.name}.{known.name} is cut off")
-            out[known.name].extend(struct.unpack_from(f"<{(end - start) // size}{form}", self.data, start))
+            if (end - start) % size:
+                raise FileError(f"{kind.name}.{known.name} is cut off")
+            out[known.name].extend(
+                struct.unpack_from(f"<{(end - start) // size}{form}", self.data, start)
+            )
 
-    def keep(self, out: dict[str, Any], known: Field | None, type: "Type | Message", value: Any, kind: Message) -> None:
+    def keep(
+        self,
+        out: dict[str, Any],
+        known: Field | None,
+        type: "Type | Message",
+        value: Any,
+        kind: Message,
+    ) -> None:
         if known is None:
             return
         if known.type != type:
@@ -129,7 +152,10 @@ class _Reader:
         """Over the next bytes; where they begin."""
         here = self.at
         if length > end - here:
-            raise FileError(f"{kind.name} is cut off: {length:,} bytes are announced and {end - here:,} are there")
+            raise FileError(
+                f"{kind.name} is cut off: {length:,} bytes are announced and {end - here:,} are "
+                "there"
+            )
         self.at = here + length
         return here
 

@@ -1,9 +1,10 @@
 """ONNX models, run as torch operations by an interpreter of our own, with gradients.
 
-A file is data: its graph is read (`onnx.graph`), the operators that lead to the scores are looked up among those that
-are known (`onnx.ops`, `onnx.ops_ml`), and nothing else of it is used. It is over encoded rows, as exported from torch,
-or over the columns in the user's units, as from scikit-learn. It then starts from encoded rows too: numbers are put
-back into their units, missing ones too (`onnx.missing`), and categories go in as weights of their levels, so that it is
+A file is data: its graph is read (`onnx.graph`), the operators that lead to the scores are looked
+up among those that are known (`onnx.ops`, `onnx.ops_ml`), and nothing else of it is used. It is
+over encoded rows, as exported from torch, or over the columns in the user's units, as from
+scikit-learn. It then starts from encoded rows too: numbers are put back into their units, missing
+ones too (`onnx.missing`), and categories go in as weights of their levels, so that it is
 differentiable by everything a search moves.
 """
 
@@ -15,13 +16,21 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import FileError, did_you_mean, listed
-from holdfast.models.formats.limits import refuse
+from holdfast._core.checks import did_you_mean, listed
+from holdfast.errors import FileError
 from holdfast.models.formats.loaded import Description, LoadedModel
 from holdfast.models.formats.onnx.graph import DTYPES, ML, Graph, Node, Slot, Strings, read_graph
 from holdfast.models.formats.onnx.missing import ON_GAPS, Gaps
 from holdfast.models.formats.onnx.ops import OPERATORS, Operator
-from holdfast.models.formats.onnx.ops_ml import ML_OPERATORS, ON_LEVELS, PREPARED, TREES, Ensemble, Levels, labels
+from holdfast.models.formats.onnx.ops_ml import (
+    ML_OPERATORS,
+    ON_LEVELS,
+    PREPARED,
+    TREES,
+    Ensemble,
+    Levels,
+    labels,
+)
 from holdfast.models.scores import Inputs, looks_like_probabilities
 from holdfast.nn.architecture import linear_layer
 from holdfast.schema.schema import Schema
@@ -38,10 +47,15 @@ class Interpreter(nn.Module):
 
     def __init__(self, graph: Graph, output: str, digest: str) -> None:
         super().__init__()
-        self.nodes, self.output, self.digest = needed(graph, output), output, digest
+        self.nodes = needed(graph, output)
+        self.output = output
+        self.digest = digest
         self.slots = graph.inputs
         unknown = sorted({n.op for n in self.nodes if n.op not in KNOWN})
-        refuse(unknown, f"the graph uses operator {listed(unknown)}, which is not among those that are run")
+        if unknown:
+            raise FileError(
+                f"the graph uses operator {listed(unknown)}, which is not among those that are run"
+            )
         self.operators = _operators(self.nodes)
         used = {name for n in self.nodes for name in n.inputs} | {output}
         self.names: dict[str, str] = {}
@@ -52,26 +66,41 @@ class Interpreter(nn.Module):
                     self.register_parameter(own, nn.Parameter(value, requires_grad=False))
                 else:
                     self.register_buffer(own, value)
-        self.strings = {name: value for name, value in graph.constants.items() if isinstance(value, Strings)}
+        self.strings = {
+            name: value for name, value in graph.constants.items() if isinstance(value, Strings)
+        }
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores of encoded rows, for a graph with one input."""
         slot = self.slots[0]
         sizes = (slot.shape or (None, None))[1:]
-        rows = x.reshape(len(x), *cast(tuple[int, ...], sizes)) if len(sizes) > 1 and None not in sizes else x
+        rows = (
+            x.reshape(len(x), *cast(tuple[int, ...], sizes))
+            if len(sizes) > 1 and None not in sizes
+            else x
+        )
         return self.run({slot.name: rows.to(DTYPES.get(slot.element, torch.float32))})
 
     def run(self, given: dict[str, Column]) -> Tensor:
         """The output for these inputs."""
-        values: dict[str, Any] = {**self.strings, **{n: getattr(self, own) for n, own in self.names.items()}, **given}
+        values: dict[str, Any] = {
+            **self.strings,
+            **{n: getattr(self, own) for n, own in self.names.items()},
+            **given,
+        }
         for node, operator in zip(self.nodes, self.operators, strict=True):
-            made = _carry_out(node, operator, [values[name] if name else None for name in node.inputs])
-            results: tuple[Any, ...] = cast(tuple[Any, ...], made) if isinstance(made, tuple) else (made,)
+            made = _carry_out(
+                node, operator, [values[name] if name else None for name in node.inputs]
+            )
+            results: tuple[Any, ...] = (
+                cast(tuple[Any, ...], made) if isinstance(made, tuple) else (made,)
+            )
             for name, value in zip(node.outputs, results, strict=False):
                 values[name] = value
         out = values[self.output]
         out = out.numbers() if isinstance(out, Gaps) else out
-        refuse(not isinstance(out, Tensor), f"output {self.output!r} of the graph is no tensor of numbers")
+        if not isinstance(out, Tensor):
+            raise FileError(f"output {self.output!r} of the graph is no tensor of numbers")
         return out
 
     def extra_repr(self) -> str:
@@ -96,7 +125,8 @@ def _carry_out(node: Node, operator: Operator, parts: list[Any]) -> Any:
             if node.op in ON_LEVELS:
                 return ON_LEVELS[node.op](node, *parts)
             parts = [p.numbers(node) if isinstance(p, Levels) else p for p in parts]
-        if any(isinstance(p, Gaps) for p in parts) and node.op != IMPUTER:  # which knows what to do with them
+        # which knows what to do with them
+        if any(isinstance(p, Gaps) for p in parts) and node.op != IMPUTER:
             if node.op in ON_GAPS:
                 return ON_GAPS[node.op](operator, node, *parts)
             parts = [p.numbers() if isinstance(p, Gaps) else p for p in parts]
@@ -110,7 +140,8 @@ def _carry_out(node: Node, operator: Operator, parts: list[Any]) -> Any:
 
 def needed(graph: Graph, output: str) -> tuple[Node, ...]:
     """The operators that lead to a value, in order."""
-    wanted, out = {output}, list[Node]()
+    wanted = {output}
+    out = list[Node]()
     for node in reversed(graph.nodes):
         if wanted & set(node.outputs):
             out.append(node)
@@ -119,8 +150,10 @@ def needed(graph: Graph, output: str) -> tuple[Node, ...]:
 
 
 def plain(inner: Interpreter, graph: Graph) -> nn.Sequential | None:
-    """Linear and ReLU layers in turn as torch has them, which are evaluated by hand and can be saved, or None."""
-    layers, at = list[nn.Module](), graph.inputs[0].name
+    """Linear and ReLU layers in turn as torch has them, which are evaluated by hand and can be
+    saved, or None."""
+    layers = list[nn.Module]()
+    at = graph.inputs[0].name
     for node in inner.nodes:
         if node.inputs[:1] != (at,) or at == inner.output:
             return None
@@ -131,10 +164,19 @@ def plain(inner: Interpreter, graph: Graph) -> nn.Sequential | None:
         weight, bias = (graph.constants.get(name) for name in (*node.inputs, "", "", "")[1:3])
         usual = {"transB": 1, "alpha": 1.0, "beta": 1.0, "transA": 0}
         given = {"alpha": 1.0, "beta": 1.0, "transA": 0, "transB": 0, **node.attributes}
-        if node.op != "Gemm" or given != usual or not isinstance(weight, Tensor) or weight.ndim != 2:
+        if (
+            node.op != "Gemm"
+            or given != usual
+            or not isinstance(weight, Tensor)
+            or weight.ndim != 2
+        ):
             return None
         named = len(node.inputs) > 2 and bool(node.inputs[2])
-        if named and not (isinstance(bias, Tensor) and bias.shape == weight.shape[:1] and bias.dtype == weight.dtype):
+        if named and not (
+            isinstance(bias, Tensor)
+            and bias.shape == weight.shape[:1]
+            and bias.dtype == weight.dtype
+        ):
             return None
         layers.append(linear_layer(weight, cast(Tensor, bias) if named else None))
     return nn.Sequential(*layers).eval() if at == inner.output and layers else None
@@ -143,15 +185,22 @@ def plain(inner: Interpreter, graph: Graph) -> nn.Sequential | None:
 class Columns(nn.Module):
     """A graph over the columns of the table, as a module over encoded rows."""
 
-    def __init__(self, inner: Interpreter, schema: Schema, never_missing: Collection[str] = ()) -> None:
+    def __init__(
+        self, inner: Interpreter, schema: Schema, never_missing: Collection[str] = ()
+    ) -> None:
         super().__init__()
         self.never_missing = frozenset(
             never_missing
         )  # columns of numbers: what marks those as missing is not looked at
-        # The first parameter, in double precision, which makes the rows be encoded in it: no digit is lost on the way.
+        # The first parameter, in double precision, which makes the rows be encoded in it: no digit
+        # is lost on the way.
         units = torch.tensor([(f.center, f.scale) for f in schema.features], dtype=torch.float64)
-        self.center, self.scale = (nn.Parameter(column.clone(), requires_grad=False) for column in units.T)
-        self.inner, self.schema, self.encoding = inner, schema, schema.encoding(torch.float64)
+        self.center, self.scale = (
+            nn.Parameter(column.clone(), requires_grad=False) for column in units.T
+        )
+        self.inner = inner
+        self.schema = schema
+        self.encoding = schema.encoding(torch.float64)
         self.together = len(inner.slots) == 1 and inner.slots[0].name not in schema.names
 
     def forward(self, z: Tensor) -> Tensor:
@@ -160,47 +209,69 @@ class Columns(nn.Module):
             slot = self.inner.slots[0]
             parts = [self.column(z, i, slot) for i in range(len(self.schema.features))]
             if slot.element == "string" or any(isinstance(p, Levels) for p in parts):
-                raise FileError("the graph takes all columns in one input, which cannot hold strings and numbers")
-            return self.inner.run({slot.name: _carry_out(_SIDE_BY_SIDE, OPERATORS["Concat"], parts)})
-        return self.inner.run({n: self.column(z, i, slots[n]) for i, n in enumerate(self.schema.names) if n in slots})
+                raise FileError(
+                    "the graph takes all columns in one input, which cannot hold strings and "
+                    "numbers"
+                )
+            return self.inner.run(
+                {slot.name: _carry_out(_SIDE_BY_SIDE, OPERATORS["Concat"], parts)}
+            )
+        return self.inner.run(
+            {n: self.column(z, i, slots[n]) for i, n in enumerate(self.schema.names) if n in slots}
+        )
 
     def column(self, z: Tensor, i: int, slot: Slot) -> Column:
         """(n, 1) the values of a column in the user's units."""
-        f, s = self.schema.features[i], self.schema.slices[i]
+        f = self.schema.features[i]
+        s = self.schema.slices[i]
         if f.is_category:
             levels = Levels(((z[:, s], (*f.levels, *(["nan"] * f.missing))),))
-            return levels if slot.element == "string" or not self.together else levels.numbers(_HAND_IN)
+            return (
+                levels
+                if slot.element == "string" or not self.together
+                else levels.numbers(_HAND_IN)
+            )
         value = self.in_units(z[:, s.start : s.start + 1], i)
         if f.kind == "ordered":
             return Levels(((hats(value, len(f.levels)), f.levels),))
-        refuse(slot.element == "string", f"the graph takes strings in {slot.name!r}, where the schema has numbers")
+        if slot.element == "string":
+            raise FileError(
+                f"the graph takes strings in {slot.name!r}, where the schema has numbers"
+            )
         if f.has_gaps and f.name not in self.never_missing:
             if slot.element not in REAL:
-                raise FileError(f"the graph takes {slot.element} in {slot.name!r}, which has no missing numbers")
+                raise FileError(
+                    f"the graph takes {slot.element} in {slot.name!r}, which has no missing numbers"
+                )
             stand_in = self.in_units(self.encoding.stand_in[s.start], i).expand_as(value)
             parts = value, z[:, s.stop - 1 : s.stop], stand_in
             return Gaps(*(part.to(DTYPES[slot.element]) for part in parts))
         if slot.element == "bool":
             return value > 0.5
-        return value.to(DTYPES[slot.element]) if slot.element in REAL else value  # integers stay real, for gradients
+        # integers stay real, for gradients
+        return value.to(DTYPES[slot.element]) if slot.element in REAL else value
 
     def in_units(self, encoded: Tensor, i: int) -> Tensor:
         value = encoded * self.scale[i] + self.center[i]
         if self.schema.features[i].kind == "real":
             return value
         nearest = value.round()
-        return torch.where((value - nearest).abs() < NEAR, value + (nearest - value).detach(), value)
+        return torch.where(
+            (value - nearest).abs() < NEAR, value + (nearest - value).detach(), value
+        )
 
 
 def hats(value: Tensor, count: int) -> Tensor:
-    """(n, 1) ranks -> (n, count) weights of the ranks, linear in between; at a rank the slope is that to both sides."""
+    """(n, 1) ranks -> (n, count) weights of the ranks, linear in between; at a rank the slope is
+    that to both sides."""
     ranks = torch.arange(count, dtype=value.dtype)
 
     def hat(v: Tensor) -> Tensor:
         return torch.relu(1 - (v - ranks).abs())
 
     at = value.detach().clamp(0, count - 1)
-    low, high = (at - 0.5).clamp_min(0), (at + 0.5).clamp_max(count - 1)
+    low = (at - 0.5).clamp_min(0)
+    high = (at + 0.5).clamp_max(count - 1)
     slope = (hat(high) - hat(low)) / (high - low).clamp_min(0.5)
     return hat(at) + slope * (value - value.detach())
 
@@ -209,7 +280,9 @@ _HAND_IN = Node("input", 1, (), (), {})
 _SIDE_BY_SIDE = Node("Concat", 13, (), (), {"axis": 1})
 
 
-def load(data: bytes, schema: Schema, *, trust: bool = False, inputs: Inputs | None = None) -> LoadedModel:
+def load(
+    data: bytes, schema: Schema, *, trust: bool = False, inputs: Inputs | None = None
+) -> LoadedModel:
     """The model in the bytes of a file, over encoded rows of the schema."""
     graph = read_graph(data)
     output, classes = scores_of(graph)
@@ -223,15 +296,23 @@ def load(data: bytes, schema: Schema, *, trust: bool = False, inputs: Inputs | N
     else:
         _check_encoded(graph, schema)
         module = plain(inner, graph) or inner
-    dtype = torch.float64 if inputs == "frame" else DTYPES.get(graph.inputs[0].element, torch.float32)
+    dtype = (
+        torch.float64 if inputs == "frame" else DTYPES.get(graph.inputs[0].element, torch.float32)
+    )
     try:
         scores, flat = _try_out(module, schema.probe.to(dtype))
     except FileError as error:
-        raise FileError(f"{error} (a graph exported for a fixed number of rows needs a dynamic first axis)") from None
+        raise FileError(
+            f"{error} (a graph exported for a fixed number of rows needs a dynamic first axis)"
+        ) from None
     k = scores.shape[1] if scores.ndim == 2 else 1
     if classes is not None and len(classes) != max(k, 2):
-        raise FileError(f"the graph gives {k} scores, but names {len(classes)} classes: {listed(classes)}")
-    single = k == 1 and bool(((scores >= 0) & (scores <= 1)).all()) and _ends_in_sigmoid(inner, output)
+        raise FileError(
+            f"the graph gives {k} scores, but names {len(classes)} classes: {listed(classes)}"
+        )
+    single = (
+        k == 1 and bool(((scores >= 0) & (scores <= 1)).all()) and _ends_in_sigmoid(inner, output)
+    )
     outputs = "probabilities" if single or looks_like_probabilities(scores) else "logits"
     if not flat:
         return LoadedModel(module, classes, outputs, rejects_missing=rejected)
@@ -239,16 +320,26 @@ def load(data: bytes, schema: Schema, *, trust: bool = False, inputs: Inputs | N
 
 
 class FlatGraph:
-    """A graph without gradients, as a function of encoded rows; if it is trees alone, `models.compiled` reads them."""
+    """A graph without gradients, as a function of encoded rows; if it is trees alone,
+    `models.compiled` reads them."""
 
-    def __init__(self, module: nn.Module, dtype: torch.dtype, outputs: Literal["logits", "probabilities"]) -> None:
-        self.module, self.dtype = module, dtype
-        self.trees, self.feature_names_in_ = trees_alone(module) if isinstance(module, Columns) else (None, [])
-        self.never_missing = module.never_missing if isinstance(module, Columns) else frozenset[str]()
+    def __init__(
+        self, module: nn.Module, dtype: torch.dtype, outputs: Literal["logits", "probabilities"]
+    ) -> None:
+        self.module = module
+        self.dtype = dtype
+        self.trees, self.feature_names_in_ = (
+            trees_alone(module) if isinstance(module, Columns) else (None, [])
+        )
+        self.never_missing = (
+            module.never_missing if isinstance(module, Columns) else frozenset[str]()
+        )
         # What their sums are, and whether they see all digits of the columns.
         bare = self.trees is None or self.trees.node.get("post_transform", "NONE") == "NONE"
         self.outputs = outputs if bare else "logits"
-        self.exact = isinstance(module, Columns) and all(s.element == "double" for s in module.inner.slots)
+        self.exact = isinstance(module, Columns) and all(
+            s.element == "double" for s in module.inner.slots
+        )
 
     def __call__(self, z: Any) -> Any:
         with torch.no_grad():
@@ -257,50 +348,68 @@ class FlatGraph:
 
 def trees_alone(module: Columns) -> tuple[Ensemble | None, list[str]]:
     """The trees of a graph that is nothing else, and the columns that they take, in order."""
-    inner, before = module.inner, module.inner.nodes[:-1]
+    before = module.inner.nodes[:-1]
+    inner = module.inner
     trees = inner.operators[-1] if inner.operators else None
     if not isinstance(trees, Ensemble) or inner.output not in trees.node.outputs:
         return None, []
     if not before and module.together:
         return trees, module.schema.names
-    side_by_side = len(before) == 1 and before[0].op == "Concat" and set(before[0].inputs) <= set(module.schema.names)
+    side_by_side = (
+        len(before) == 1
+        and before[0].op == "Concat"
+        and set(before[0].inputs) <= set(module.schema.names)
+    )
     return (trees, list(before[0].inputs)) if side_by_side else (None, [])
 
 
 def no_gaps(inner: Interpreter, schema: Schema) -> dict[str, str]:
-    """The columns of numbers that may be missing by the schema, where the graph takes none, and why."""
-    gaps, out = [f.name for f in schema.features if f.has_gaps], dict[str, str]()
+    """The columns of numbers that may be missing by the schema, where the graph takes none, and
+    why."""
+    gaps = [f.name for f in schema.features if f.has_gaps]
+    out = dict[str, str]()
     for name in gaps:
         alone = schema.without_gaps(other for other in gaps if other != name)
-        encoding, rows = alone.encoding(torch.float64), alone.probe.clone()
+        encoding = alone.encoding(torch.float64)
+        rows = alone.probe.clone()
         rows[:, encoding.gaps[1]] = 1.0
         try:
             with torch.no_grad():
                 fine = bool(Columns(inner, alone)(encoding.whole(rows)).isfinite().all())
-            refuse(not fine, "the graph then gives non-finite scores")
+            if not fine:
+                raise FileError("the graph then gives non-finite scores")
         except FileError as error:
             out[name] = str(error)
     return out
 
 
 def _try_out(module: nn.Module, rows: Tensor) -> tuple[Tensor, bool]:
-    """Scores of a few rows, and whether they are flat: made by trees, or nowhere with a gradient."""
-    n, x = len(rows), torch.cat([rows, rows[:1].expand_as(rows)]).requires_grad_()
+    """Scores of a few rows, and whether they are flat: made by trees, or nowhere with a
+    gradient."""
+    n = len(rows)
+    x = torch.cat([rows, rows[:1].expand_as(rows)]).requires_grad_()
     with torch.inference_mode(False), torch.enable_grad():
         scores = module(x)
     if scores.ndim not in (1, 2) or len(scores) != 2 * n or not scores.is_floating_point():
-        raise FileError(f"the graph makes {tuple(scores.shape)} of {2 * n} rows, expected ({2 * n}, k)")
-    refuse(not bool(scores.isfinite().all()), "the graph gives non-finite scores")
+        raise FileError(
+            f"the graph makes {tuple(scores.shape)} of {2 * n} rows, expected ({2 * n}, k)"
+        )
+    if not bool(scores.isfinite().all()):
+        raise FileError("the graph gives non-finite scores")
     inner = module.inner if isinstance(module, Columns) else module
     flat = isinstance(inner, Interpreter) and any(node.op in TREES for node in inner.nodes)
     if not flat and scores.requires_grad:
         (slope,) = torch.autograd.grad(scores.reshape(2 * n, -1)[:, -1].sum(), x)
         flat = not bool(slope.any())
-    flat, scores = flat or not scores.requires_grad, scores.detach()
+    flat = flat or not scores.requires_grad
+    scores = scores.detach()
     with torch.no_grad():
         alone = module(rows)
     if len(alone) != n or not torch.allclose(scores[:n], alone, rtol=1e-4, atol=1e-4):
-        raise FileError("the graph's scores of a row depend on the other rows; it cannot be explained row by row")
+        raise FileError(
+            "the graph's scores of a row depend on the other rows; it cannot be explained row by "
+            "row"
+        )
     return scores, flat
 
 
@@ -312,9 +421,13 @@ def scores_of(graph: Graph) -> tuple[str, list[Any] | None]:
     if len(offered) != 1:
         names = [slot.name for slot in graph.outputs]
         what = "several outputs that could be scores" if offered else "no output of scores"
-        raise FileError(f"the graph has {what}: {listed(names)}; export it with one output of probabilities or logits")
+        raise FileError(
+            f"the graph has {what}: {listed(names)}; export it with one output of probabilities "
+            "or logits"
+        )
     makers = {name: node for node in graph.nodes for name in node.outputs}
-    name, maker = offered[0].name, makers.get(offered[0].name)
+    maker = makers.get(offered[0].name)
+    name = offered[0].name
     if offered[0].element == "maps":
         if maker is None or maker.op != f"{ML}.ZipMap" or not maker.inputs:
             raise FileError(f"output {name!r} holds maps that no ZipMap made")
@@ -323,12 +436,15 @@ def scores_of(graph: Graph) -> tuple[str, list[Any] | None]:
 
 
 def _classes(graph: Graph, makers: dict[str, Node]) -> list[Any] | None:
-    """What the labels are called: by the classifier, or the list that the output of labels is picked from."""
+    """What the labels are called: by the classifier, or the list that the output of labels is
+    picked from."""
     for node in graph.nodes:
         if node.op in (f"{ML}.LinearClassifier", TREES[0]):
             return labels(node) or None
     for slot in graph.outputs:
-        for node in needed(graph, slot.name) if slot.element in ("string", "int64", "int32") else ():
+        for node in (
+            needed(graph, slot.name) if slot.element in ("string", "int64", "int32") else ()
+        ):
             picks = node.op == f"{ML}.ArrayFeatureExtractor" and node.inputs
             known = graph.constants.get(node.inputs[0]) if picks else None
             if isinstance(known, Strings):
@@ -339,17 +455,27 @@ def _classes(graph: Graph, makers: dict[str, Node]) -> list[Any] | None:
 
 
 def _ends_in_sigmoid(inner: Interpreter, output: str) -> bool:
-    """One column of numbers: probabilities if the last operator that computes something is a sigmoid."""
+    """One column of numbers: probabilities if the last operator that computes something is a
+    sigmoid."""
     makers = {name: node for node in inner.nodes for name in node.outputs}
     node = makers.get(output)
-    while node is not None and node.op in ("Identity", "Reshape", "Squeeze", "Flatten", "Cast", "Unsqueeze"):
+    while node is not None and node.op in (
+        "Identity",
+        "Reshape",
+        "Squeeze",
+        "Flatten",
+        "Cast",
+        "Unsqueeze",
+    ):
         node = makers.get(node.inputs[0])
     return node is not None and node.op == "Sigmoid"
 
 
 def takes(graph: Graph, schema: Schema) -> Inputs:
-    """Encoded rows, or the columns: told by the names of the inputs, their number, and who made the file."""
-    refuse(not graph.inputs, "the graph has no inputs")
+    """Encoded rows, or the columns: told by the names of the inputs, their number, and who made the
+    file."""
+    if not graph.inputs:
+        raise FileError("the graph has no inputs")
     if len(graph.inputs) != 1 or graph.inputs[0].name in schema.names:
         return "frame"
     width = _width(graph.inputs[0])
@@ -365,23 +491,36 @@ def _width(slot: Slot) -> int | None:
 
 def _check_encoded(graph: Graph, schema: Schema) -> None:
     if len(graph.inputs) != 1:
-        raise FileError(f"the graph has the inputs {listed(s.name for s in graph.inputs)}, so it takes no encoded rows")
+        raise FileError(
+            f"the graph has the inputs {listed(s.name for s in graph.inputs)}, so it takes no "
+            "encoded rows"
+        )
     width = _width(graph.inputs[0])
-    what = f"the graph takes {width} columns, but the schema has {len(schema.names)}, encoded in {schema.width}"
-    refuse(width not in (None, schema.width), f"{what}; pass the schema of the table it was trained on")
+    what = (
+        f"the graph takes {width} columns, but the schema has {len(schema.names)}, encoded in "
+        f"{schema.width}"
+    )
+    if width not in (None, schema.width):
+        raise FileError(f"{what}; pass the schema of the table it was trained on")
 
 
 def _check_columns(graph: Graph, schema: Schema) -> None:
-    names, count = schema.names, len(schema.names)
+    count = len(schema.names)
+    names = schema.names
     if len(graph.inputs) == 1 and graph.inputs[0].name not in names:
         width = _width(graph.inputs[0])
-        refuse(width not in (None, count), f"the graph takes {width} columns, but the schema has {count}")
+        if width not in (None, count):
+            raise FileError(f"the graph takes {width} columns, but the schema has {count}")
         return
     for name in (slot.name for slot in graph.inputs):
-        refuse(name not in names, f"the graph has an input {name!r}, which is no column; {did_you_mean(name, names)}")
+        if name not in names:
+            raise FileError(
+                f"the graph has an input {name!r}, which is no column; {did_you_mean(name, names)}"
+            )
     for slot in graph.inputs:
         fits = slot.element != "unknown" and _width(slot) in (None, 1)
-        refuse(not fits, f"input {slot.name!r} of the graph does not take one column")
+        if not fits:
+            raise FileError(f"input {slot.name!r} of the graph does not take one column")
 
 
 def describe(data: bytes) -> Description:
@@ -389,7 +528,16 @@ def describe(data: bytes) -> Description:
     graph = read_graph(data)
     output, classes = scores_of(graph)
     nodes = Interpreter(graph, output, "").nodes  # operators and tables of trees are checked there
-    details = {"operators": sorted({n.op for n in nodes}), "producer": graph.producer, "opsets": graph.opsets}
-    shapes = [" x ".join("any" if n is None else str(n) for n in slot.shape or ()) for slot in graph.inputs]
-    inputs = [f"{s.name}: {s.element} ({shape})" for s, shape in zip(graph.inputs, shapes, strict=True)]
+    details = {
+        "operators": sorted({n.op for n in nodes}),
+        "producer": graph.producer,
+        "opsets": graph.opsets,
+    }
+    shapes = [
+        " x ".join("any" if n is None else str(n) for n in slot.shape or ())
+        for slot in graph.inputs
+    ]
+    inputs = [
+        f"{s.name}: {s.element} ({shape})" for s, shape in zip(graph.inputs, shapes, strict=True)
+    ]
     return Description(inputs, classes, output, not any(n.op in TREES for n in nodes), details)

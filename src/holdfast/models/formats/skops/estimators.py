@@ -1,7 +1,8 @@
-"""Estimators of scikit-learn that were made from a file: everything that compiled code follows without looking.
+"""Estimators of scikit-learn that were made from a file: everything that compiled code follows
+without looking.
 
-The attributes of an object come from the file as they are; nothing of scikit-learn has seen them. Most estimators hand
-them to NumPy, which looks before it leaps. Those below do not:
+The attributes of an object come from the file as they are; nothing of scikit-learn has seen them.
+Most estimators hand them to NumPy, which looks before it leaps. Those below do not:
 
     trees, forests, boostings    children, columns, and as many sums as there are trees in a step
     histogram boostings          also sets of categories, and as many columns as their own encoder lets through
@@ -20,14 +21,15 @@ from typing import Any, cast
 
 import numpy as np
 
-from holdfast.errors import FileError, untyped
-from holdfast.models.formats.limits import refuse
+from holdfast._core.checks import untyped
+from holdfast.errors import FileError
 from holdfast.models.formats.skops.allowed import UFUNCS
 from holdfast.models.formats.tree_checks import check_tree, inside, same_lengths
 
 TREE = "a tree of the file"
 MOST_DEGREE = 100  # of a spline
-PLAIN = (str, bytes, int, float, complex, type, FunctionType, np.ufunc)  # the functions on the list are as they are
+# the functions on the list are as they are
+PLAIN = (str, bytes, int, float, complex, type, FunctionType, np.ufunc)
 
 
 def check_estimator(estimator: Any) -> None:
@@ -41,12 +43,15 @@ def check_estimator(estimator: Any) -> None:
     except FileError:
         raise
     except Exception as error:  # an attribute may be missing or anything
-        raise FileError(f"the estimator in the file is damaged: {type(error).__name__}: {error}") from None
+        raise FileError(
+            f"the estimator in the file is damaged: {type(error).__name__}: {error}"
+        ) from None
 
 
 def _parts(root: Any) -> Iterator[Any]:
     """The objects that an object is made of, each once."""
-    seen, todo = set[int](), [root]
+    seen = set[int]()
+    todo = [root]
     while todo:
         at = todo.pop()
         if id(at) in seen or at is None or isinstance(at, PLAIN):
@@ -68,11 +73,15 @@ def _check_names(part: Any) -> None:
     kind = cast(Any, type(part))
     for name in (name for name in getattr(part, "__dict__", {}) if hasattr(kind, name)):
         setting = name in signature(kind).parameters  # which may have a default in the class
-        refuse(not setting, f"the file gives a {kind.__name__} a {name!r} of its own, in place of its class's")
+        if not setting:
+            raise FileError(
+                f"the file gives a {kind.__name__} a {name!r} of its own, in place of its class's"
+            )
 
 
 def _fits(holds: object, part: Any, what: str) -> None:
-    refuse(not holds, f"the {type(part).__name__} in the file has {what}")
+    if not holds:
+        raise FileError(f"the {type(part).__name__} in the file has {what}")
 
 
 def _attributes(part: Any) -> dict[str, Any]:
@@ -86,32 +95,48 @@ def _shape(array: Any) -> tuple[int, ...] | None:
 
 
 def _columns(part: Any) -> int:
-    """How many columns an estimator lets pass: scikit-learn compares them with this number, if it is there."""
+    """How many columns an estimator lets pass: scikit-learn compares them with this number, if it
+    is there."""
     columns = _attributes(part).get("n_features_in_")
     if not isinstance(columns, int) or columns < 1:
-        raise FileError(f"the {type(part).__name__} in the file has no number of columns, but {columns!r}")
+        raise FileError(
+            f"the {type(part).__name__} in the file has no number of columns, but {columns!r}"
+        )
     return columns
 
 
 def _check_tree(part: Any) -> None:
-    tree, columns = part.tree_, _columns(part)
-    refuse(type(tree) is not untyped("sklearn.tree._tree").Tree, f"{TREE} is a {type(tree).__name__}")
+    tree = part.tree_
+    columns = _columns(part)
+    if type(tree) is not untyped("sklearn.tree._tree").Tree:
+        raise FileError(f"{TREE} is a {type(tree).__name__}")
     # The count decides how much memory scikit-learn reads: check it before any of it is read.
     if not 1 <= tree.node_count <= tree.capacity:
         raise FileError(f"a tree says it has {tree.node_count} nodes, and has {tree.capacity}")
-    refuse(tree.n_features != columns, f"a tree splits {tree.n_features} columns, its model has {columns}")
-    left, right = tree.children_left, tree.children_right
+    if tree.n_features != columns:
+        raise FileError(f"a tree splits {tree.n_features} columns, its model has {columns}")
+    left = tree.children_left
+    right = tree.children_right
     inner = left != -1
     check_tree(left, right, inner, TREE)
     inside(tree.feature[inner], 0, columns, f"{TREE}: a column")
-    refuse(len(tree.value) != tree.node_count or not np.isfinite(tree.value).all(), f"{TREE} has non-finite values")
+    if len(tree.value) != tree.node_count or not np.isfinite(tree.value).all():
+        raise FileError(f"{TREE} has non-finite values")
 
 
 def _check_forest(part: Any) -> None:
     for tree in np.asarray(part.estimators_, dtype=object).ravel().tolist():
-        _fits(type(tree).__module__ == "sklearn.tree._classes", part, f"a {type(tree).__name__} among its trees")
+        _fits(
+            type(tree).__module__ == "sklearn.tree._classes",
+            part,
+            f"a {type(tree).__name__} among its trees",
+        )
         _fits("tree_" in _attributes(tree), part, "a tree that is not fitted")
-        _fits(_columns(tree) == _columns(part), part, f"a tree that does not fit it: it takes {_columns(tree)} columns")
+        _fits(
+            _columns(tree) == _columns(part),
+            part,
+            f"a tree that does not fit it: it takes {_columns(tree)} columns",
+        )
 
 
 def _check_boosting(part: Any) -> None:
@@ -123,11 +148,27 @@ def _check_boosting(part: Any) -> None:
     fits = _shape(trees) == (len(trees), wide) and len(trees) >= 1
     _fits(fits, part, f"trees of shape {np.shape(trees)} for {classes} classes")
     loss = type(part._loss).__name__
-    right = (loss in ("HalfBinomialLoss", "ExponentialLoss")) if classes == 2 else loss == "HalfMultinomialLoss"
-    _fits(type(part._loss).__module__ == "sklearn._loss.loss" and (right or not classes), part, f"a loss {loss}")
+    right = (
+        (loss in ("HalfBinomialLoss", "ExponentialLoss"))
+        if classes == 2
+        else loss == "HalfMultinomialLoss"
+    )
+    _fits(
+        type(part._loss).__module__ == "sklearn._loss.loss" and (right or not classes),
+        part,
+        f"a loss {loss}",
+    )
     link = cast(Any, type(part._loss.link))
-    _fits(link.__module__ == "sklearn._loss.link" and link.__name__ != "Interval", part, f"a link {link.__name__}")
-    _fits(part.n_trees_per_iteration_ == wide and _guesses(part.init_, classes), part, "a first guess of another size")
+    _fits(
+        link.__module__ == "sklearn._loss.link" and link.__name__ != "Interval",
+        part,
+        f"a link {link.__name__}",
+    )
+    _fits(
+        part.n_trees_per_iteration_ == wide and _guesses(part.init_, classes),
+        part,
+        "a first guess of another size",
+    )
 
 
 def _guesses(first: Any, classes: int) -> bool:
@@ -137,14 +178,21 @@ def _guesses(first: Any, classes: int) -> bool:
     if classes:
         usual = type(first).__name__ == "DummyClassifier" and first.n_classes_ == classes
         return usual and first.n_outputs_ == 1 and np.shape(first.class_prior_) == (classes,)
-    return type(first).__name__ == "DummyRegressor" and first.n_outputs_ == 1 == np.size(first.constant_)
+    return type(first).__name__ == "DummyRegressor" and first.n_outputs_ == 1 == np.size(
+        first.constant_
+    )
 
 
 def _check_histogram(part: Any) -> None:
-    columns, mapper = _columns(part), part._bin_mapper
+    columns = _columns(part)
+    mapper = part._bin_mapper
     categorical: Any = mapper.is_categorical_
     _fits("_in_fit" not in _attributes(part), part, "an '_in_fit', as if it were still learning")
-    _fits(part._n_features == columns, part, f"{part._n_features} columns in one place and {columns} in another")
+    _fits(
+        part._n_features == columns,
+        part,
+        f"{part._n_features} columns in one place and {columns} in another",
+    )
     _fits(type(mapper).__name__ == "_BinMapper", part, f"a {type(mapper).__name__} for its bins")
     fits = _shape(categorical) == (columns,) and categorical.dtype.kind in "bu"
     _fits(fits, part, "no list that says which columns are categories")
@@ -157,7 +205,8 @@ def _check_histogram(part: Any) -> None:
 def _check_predictor(predictor: Any, categorical: Any) -> None:
     """The nodes of one tree, in the order in which scikit-learn reads them."""
     kind = untyped("sklearn.ensemble._hist_gradient_boosting.predictor")
-    refuse(type(predictor) is not kind.TreePredictor, f"{TREE} is a {type(predictor).__name__}")
+    if type(predictor) is not kind.TreePredictor:
+        raise FileError(f"{TREE} is a {type(predictor).__name__}")
     nodes = predictor.nodes
     if _shape(nodes) != (len(nodes),) or nodes.dtype != kind.PREDICTOR_RECORD_DTYPE:
         raise FileError(f"{TREE} has nodes of another kind")
@@ -167,14 +216,22 @@ def _check_predictor(predictor: Any, categorical: Any) -> None:
     by_set = inner & (nodes["is_categorical"] != 0)
     if not categorical[nodes["feature_idx"][by_set]].all():
         raise FileError(f"{TREE} splits a column of numbers as if it were a category")
-    raw, binned = predictor.raw_left_cat_bitsets, predictor.binned_left_cat_bitsets
+    raw = predictor.raw_left_cat_bitsets
+    binned = predictor.binned_left_cat_bitsets
     for sets in (raw, binned):
-        refuse(_shape(sets) != (len(sets), 8) or sets.dtype != np.uint32, f"{TREE} has sets of shape {np.shape(sets)}")
-    inside(nodes["bitset_idx"][by_set], 0, same_lengths(TREE, sets=raw, binned=binned), f"{TREE}: a set")
+        if _shape(sets) != (len(sets), 8) or sets.dtype != np.uint32:
+            raise FileError(f"{TREE} has sets of shape {np.shape(sets)}")
+    inside(
+        nodes["bitset_idx"][by_set],
+        0,
+        same_lengths(TREE, sets=raw, binned=binned),
+        f"{TREE}: a set",
+    )
 
 
 def _check_preprocessor(part: Any, before: Any, columns: int) -> None:
-    """What is before the trees hands on as many columns as it gets; nothing behind it counts them."""
+    """What is before the trees hands on as many columns as it gets; nothing behind it counts
+    them."""
     masks = {"encoder": part.is_categorical_, "numerical": ~np.asarray(part.is_categorical_)}
     kinds = {"encoder": "OrdinalEncoder", "numerical": "FunctionTransformer"}
     fits = type(before).__name__ == "ColumnTransformer" and _columns(before) == columns
@@ -184,39 +241,66 @@ def _check_preprocessor(part: Any, before: Any, columns: int) -> None:
             fits = fits and isinstance(step, str) and step == "drop"
             continue
         mask = np.asarray(of)
-        fits = fits and type(step).__name__ == kinds.pop(name, "") and np.array_equal(mask, masks[name])
+        fits = (
+            fits
+            and type(step).__name__ == kinds.pop(name, "")
+            and np.array_equal(mask, masks[name])
+        )
         fits = fits and mask.shape == (columns,) and mask.dtype == bool
-        fits = fits and list(before._transformer_to_input_indices[name]) == np.flatnonzero(mask).tolist()
+        fits = (
+            fits
+            and list(before._transformer_to_input_indices[name]) == np.flatnonzero(mask).tolist()
+        )
     _fits(fits and not kinds, part, "an encoder of other columns than its own")
 
 
 def _check_machine(part: Any) -> None:
-    columns, count = _columns(part), len(part.support_)
-    classes = len(part.classes_) if type(part).__name__ in ("SVC", "NuSVC") else 2  # a regression has two sides
+    columns = _columns(part)
+    count = len(part.support_)
+    # a regression has two sides
+    classes = len(part.classes_) if type(part).__name__ in ("SVC", "NuSVC") else 2
     pairs = classes * (classes - 1) // 2
     _fits(part.kernel in ("linear", "poly", "rbf", "sigmoid"), part, f"the kernel {part.kernel!r}")
     _fits(part._sparse is False, part, "a sparse matrix in it, which is not read")
     sizes: dict[str, tuple[int, ...]] = {
-        "support_": (count,), "support_vectors_": (count, columns), "_n_support": (classes,),
-        "_dual_coef_": (classes - 1, count), "_intercept_": (pairs,),
-    }  # fmt: skip
+        "support_": (count,),
+        "support_vectors_": (count, columns),
+        "_n_support": (classes,),
+        "_dual_coef_": (classes - 1, count),
+        "_intercept_": (pairs,),
+    }
     for name, shape in sizes.items():
         array = _attributes(part)[name]
         _fits(_shape(array) == shape, part, f"a {name} of shape {np.shape(array)}")
     _fits(classes >= 2 and count >= 1, part, f"{classes} classes and {count} support vectors")
     if type(part).__name__ in ("SVC", "NuSVC"):
         each: Any = part._n_support
-        _fits((each >= 0).all() and each.astype(np.int64).sum() == count, part, "another number of support vectors")
+        _fits(
+            (each >= 0).all() and each.astype(np.int64).sum() == count,
+            part,
+            "another number of support vectors",
+        )
         shapes = {np.shape(part._probA), np.shape(part._probB)}
         _fits(shapes in ({(0,)}, {(pairs,)}), part, f"a _probA and a _probB of shapes {shapes}")
 
 
 def _check_one_hot(part: Any) -> None:
-    """Where each level goes, by the same arithmetic as in `transform`, is inside of what its column takes."""
-    levels, widths, dropped = part.categories_, part._n_features_outs, part._drop_idx_after_grouping
+    """Where each level goes, by the same arithmetic as in `transform`, is inside of what its column
+    takes."""
+    levels = part.categories_
+    widths = part._n_features_outs
+    dropped = part._drop_idx_after_grouping
     count = _columns(part)
-    _fits(type(widths) is list and len(levels) == len(widths) == count, part, "lists of different lengths")
-    _fits(dropped is None or _shape(dropped) == (count,), part, "a list of dropped levels of another length")
+    _fits(
+        type(widths) is list and len(levels) == len(widths) == count,
+        part,
+        "lists of different lengths",
+    )
+    _fits(
+        dropped is None or _shape(dropped) == (count,),
+        part,
+        "a list of dropped levels of another length",
+    )
     for i, (known, width) in enumerate(zip(levels, widths, strict=True)):
         _check_levels(part, known)
         to: Any = np.arange(len(known))
@@ -232,18 +316,24 @@ def _check_one_hot(part: Any) -> None:
 
 def _grouped(part: Any, i: int, to: Any) -> Any:
     """Where levels go that are grouped because they are rare."""
-    rare, mapping = part._infrequent_indices[i], part._default_to_infrequent_mappings[i]
+    rare = part._infrequent_indices[i]
+    mapping = part._default_to_infrequent_mappings[i]
     _fits((rare is None) == (mapping is None), part, "rare levels in one list and not in the other")
     if mapping is None:
         return to
     inside(rare, 0, len(to), "an encoder of the file: a rare level")
     mapping = np.asarray(mapping)
-    _fits(mapping.shape == to.shape and mapping.dtype.kind in "iu" and len(rare) > 0, part, "rare levels of no sense")
+    _fits(
+        mapping.shape == to.shape and mapping.dtype.kind in "iu" and len(rare) > 0,
+        part,
+        "rare levels of no sense",
+    )
     return mapping.astype(np.int64)
 
 
 def _check_levels(part: Any, known: Any) -> None:
-    """Numbers are looked up by halves, so that they must be in order; and so are strings that read like numbers."""
+    """Numbers are looked up by halves, so that they must be in order; and so are strings that read
+    like numbers."""
     _fits(_shape(known) == (len(known),), part, "levels that are no list")
     values: list[Any] = known.tolist()
     while values and (values[-1] is None or values[-1] != values[-1]):
@@ -268,7 +358,11 @@ def _check_function(part: Any) -> None:
     """A function of the list, called with nothing but the table."""
     for name in ("func", "inverse_func"):
         function = _attributes(part)[name]
-        known = function is None or isinstance(function, partial) or any(function is getattr(np, u) for u in UFUNCS)
+        known = (
+            function is None
+            or isinstance(function, partial)
+            or any(function is getattr(np, u) for u in UFUNCS)
+        )
         _fits(known, part, f"a {name} that is not on the list")
     _fits(not part.kw_args and not part.inv_kw_args, part, "more for its function than the table")
 
@@ -276,21 +370,35 @@ def _check_function(part: Any) -> None:
 def _check_partial(part: Any) -> None:
     """Only the way in which histogram boostings look at their input."""
     known = part.func is untyped("sklearn.utils.validation").check_array and not part.args
-    _fits(known and set(part.keywords) <= {"dtype", "ensure_all_finite", "force_all_finite"}, part, "another function")
+    _fits(
+        known and set(part.keywords) <= {"dtype", "ensure_all_finite", "force_all_finite"},
+        part,
+        "another function",
+    )
 
 
 def _check_stacking(part: Any) -> None:
     known = {"predict_proba", "decision_function", "predict"}
-    _fits(set(part.stack_method_) <= known, part, f"methods to call that are not known: {part.stack_method_}")
+    _fits(
+        set(part.stack_method_) <= known,
+        part,
+        f"methods to call that are not known: {part.stack_method_}",
+    )
 
 
 def _check_threshold(part: Any) -> None:
     """A method is called by the name that the file gives, as it is for a stack."""
     own = _attributes(part)
-    method, at, label = own["response_method"], own["threshold"], own["pos_label"]
+    method = own["response_method"]
+    at = own["threshold"]
+    label = own["pos_label"]
     known = isinstance(method, str) and method in ("auto", "predict_proba", "decision_function")
     _fits(known, part, f"a response_method that is not known: {method!r}")
-    _fits(at == "auto" if isinstance(at, str) else isinstance(at, Real) and at == at, part, f"the threshold {at!r}")
+    _fits(
+        at == "auto" if isinstance(at, str) else isinstance(at, Real) and at == at,
+        part,
+        f"the threshold {at!r}",
+    )
     _fits(label is None or isinstance(label, str | Real | np.bool_), part, f"the label {label!r}")
 
 
@@ -308,24 +416,39 @@ def _check_spline(part: Any) -> None:
         raise FileError(f"a spline of the file has the degree {degree!r}")
     for name, array, dimensions in (("knots", knots, 1), ("coefficients", weights, 2)):
         held: Any = array
-        numbers = len(_shape(held) or ()) == dimensions and held.dtype == np.float64 and held.flags.c_contiguous
+        numbers = (
+            len(_shape(held) or ()) == dimensions
+            and held.dtype == np.float64
+            and held.flags.c_contiguous
+        )
         _fits(numbers and np.isfinite(held).all(), part, f"{name} that are not finite")
-    count, rising = len(knots) - degree - 1, (np.diff(knots) >= 0).all()
-    _fits(rising and count > degree and len(weights) >= count, part, "knots or coefficients that do not fit")
+    count = len(knots) - degree - 1
+    rising = (np.diff(knots) >= 0).all()
+    _fits(
+        rising and count > degree and len(weights) >= count,
+        part,
+        "knots or coefficients that do not fit",
+    )
 
 
-# By the name of the class, all of which are on the list: what only a fitted one has, and what to check then.
+# By the name of the class, all of which are on the list: what only a fitted one has, and what to
+# check then.
 CHECKS: dict[str, tuple[str, Callable[[Any], None]]] = {
     name: (fitted, check)
     for names, fitted, check in (
-        ("DecisionTree* ExtraTree*", "tree_", _check_tree), ("SVC NuSVC SVR NuSVR", "support_vectors_", _check_machine),
+        ("DecisionTree* ExtraTree*", "tree_", _check_tree),
+        ("SVC NuSVC SVR NuSVR", "support_vectors_", _check_machine),
         ("RandomForest* ExtraTrees*", "estimators_", _check_forest),
-        ("GradientBoosting*", "estimators_", _check_boosting), ("Stacking*", "stack_method_", _check_stacking),
+        ("GradientBoosting*", "estimators_", _check_boosting),
+        ("Stacking*", "stack_method_", _check_stacking),
         ("HistGradientBoosting*", "_predictors", _check_histogram),
-        ("FixedThresholdClassifier", "", _check_threshold), ("FrozenEstimator", "", _check_frozen),
-        ("OneHotEncoder", "categories_", _check_one_hot), ("FunctionTransformer", "", _check_function),
-        ("partial", "", _check_partial), ("BSpline", "", _check_spline),
+        ("FixedThresholdClassifier", "", _check_threshold),
+        ("FrozenEstimator", "", _check_frozen),
+        ("OneHotEncoder", "categories_", _check_one_hot),
+        ("FunctionTransformer", "", _check_function),
+        ("partial", "", _check_partial),
+        ("BSpline", "", _check_spline),
     )
     for pattern in names.split()
     for name in {pattern.replace("*", task) for task in ("Classifier", "Regressor")}
-}  # fmt: skip
+}

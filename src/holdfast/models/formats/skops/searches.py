@@ -1,19 +1,21 @@
-"""Searches in the schema of a skops file, and the models that they found, which are all that is read of them.
+"""Searches in the schema of a skops file, and the models that they found, which are all that is
+read of them.
 
     GridSearchCV and the like      their `best_estimator_`
     TunedThresholdClassifierCV     a FixedThresholdClassifier of its `estimator_`, its `best_threshold_`, and the label
                                    that its scorer takes as positive
 
-A search holds scorers, splitters and distributions: code by name, which no prediction needs. Of the scorer of a
-threshold only its label is read, which is written in the file, or is the default of a function of scikit-learn.
+A search holds scorers, splitters and distributions: code by name, which no prediction needs. Of the
+scorer of a threshold only its label is read, which is written in the file, or is the default of a
+function of scikit-learn.
 """
 
 import json
 from inspect import signature
 from typing import Any, cast
 
-from holdfast.errors import FileError, UnsafeFileError, untyped
-from holdfast.models.formats.limits import refuse
+from holdfast._core.checks import untyped
+from holdfast.errors import FileError, UnsafeFileError
 
 MOST_DEPTH = 200
 _THRESHOLDS = "sklearn.model_selection._classification_threshold"
@@ -21,8 +23,10 @@ _KEPT = ("response_method", "n_features_in_", "feature_names_in_", "_sklearn_ver
 
 
 def found(value: Any, depth: int = 0) -> Any:
-    """A part of the schema with what the searches in it found; the same value if there is no search in it."""
-    refuse(depth > MOST_DEPTH, "schema.json is nested too deeply")
+    """A part of the schema with what the searches in it found; the same value if there is no search
+    in it."""
+    if depth > MOST_DEPTH:
+        raise FileError("schema.json is nested too deeply")
     if isinstance(value, list):
         items = cast(list[Any], value)
         new = [found(item, depth + 1) for item in items]
@@ -31,13 +35,22 @@ def found(value: Any, depth: int = 0) -> Any:
         return value
     entry = cast(dict[str, Any], value)
     held = content_of(entry) if entry.get("__loader__") == "ObjectNode" else None
-    place, name = str(entry.get("__module__")), str(entry.get("__class__"))
-    if held is not None and place.startswith("sklearn.model_selection._search") and name.endswith("SearchCV"):
+    place = str(entry.get("__module__"))
+    name = str(entry.get("__class__"))
+    if (
+        held is not None
+        and place.startswith("sklearn.model_selection._search")
+        and name.endswith("SearchCV")
+    ):
         best = held.get("best_estimator_")
         return found(best, depth + 1) if isinstance(best, dict) else entry
     if held is not None and (place, name) == (_THRESHOLDS, "TunedThresholdClassifierCV"):
         # What was not fitted is left for the list of types to refuse.
-        return found(_fixed(entry, held), depth + 1) if {"estimator_", "best_threshold_"} <= held.keys() else entry
+        return (
+            found(_fixed(entry, held), depth + 1)
+            if {"estimator_", "best_threshold_"} <= held.keys()
+            else entry
+        )
     changed = {key: found(inner, depth + 1) for key, inner in entry.items()}
     return entry if all(changed[key] is entry[key] for key in entry) else changed
 
@@ -50,11 +63,15 @@ def content_of(entry: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _fixed(entry: dict[str, Any], held: dict[str, Any]) -> dict[str, Any]:
-    """The entry of a classifier that puts the threshold which was found on the model which was fitted."""
+    """The entry of a classifier that puts the threshold which was found on the model which was
+    fitted."""
     attributes = {
-        "estimator": held["estimator_"], "estimator_": held["estimator_"], "threshold": held["best_threshold_"],
-        "pos_label": _positive(held.get("_curve_scorer")), **{name: held[name] for name in _KEPT if name in held},
-    }  # fmt: skip
+        "estimator": held["estimator_"],
+        "estimator_": held["estimator_"],
+        "threshold": held["best_threshold_"],
+        "pos_label": _positive(held.get("_curve_scorer")),
+        **{name: held[name] for name in _KEPT if name in held},
+    }
     names = _entry("list", "ListNode", [_entry("str", "TypeNode") for _ in attributes])
     content = {**_entry("dict", "DictNode", attributes), "key_types": names}
     return {**entry, "__class__": "FixedThresholdClassifier", "content": content}
@@ -67,21 +84,32 @@ def _entry(kind: str, loader: str, content: Any = None) -> dict[str, Any]:
 
 
 def _positive(scorer: Any) -> dict[str, Any]:
-    """The entry of the label that a scorer takes as positive, found as the scorer itself does, and nothing called."""
+    """The entry of the label that a scorer takes as positive, found as the scorer itself does, and
+    nothing called."""
     try:
         held = content_of(scorer) or {}
-        given, function = held["_kwargs"]["content"], held["_score_func"]
+        given = held["_kwargs"]["content"]
+        function = held["_score_func"]
         label = given.get("pos_label")
-        name, place = str(function["__class__"]), str(function["__module__"])
+        name = str(function["__class__"])
+        place = str(function["__module__"])
     except (KeyError, TypeError, AttributeError):
-        raise FileError("a TunedThresholdClassifierCV of the skops file has a scorer that is damaged") from None
+        raise FileError(
+            "a TunedThresholdClassifierCV of the skops file has a scorer that is damaged"
+        ) from None
     if label is not None:
         return label
     metrics = untyped("sklearn.metrics")
     known = getattr(metrics, name) if name in metrics.__all__ else None
     if function.get("__loader__") != "FunctionNode" or getattr(known, "__module__", None) != place:
-        what = f"the skops file holds a TunedThresholdClassifierCV whose scorer calls {place}.{name}, which would have"
-        fix = "Name the label, with make_scorer(..., pos_label=...), before fitting, or, if you made the file yourself,"
+        what = (
+            "the skops file holds a TunedThresholdClassifierCV whose scorer calls "
+            f"{place}.{name}, which would have"
+        )
+        fix = (
+            "Name the label, with make_scorer(..., pos_label=...), before fitting, or, if you "
+            "made the file yourself,"
+        )
         why = "to be run to know the label that it takes as positive; nothing of the file was run."
         raise UnsafeFileError(f"{what} {why} {fix} pass trust=True (--trust-model-code)")
     parameter = signature(cast(Any, known)).parameters.get("pos_label")
