@@ -57,7 +57,7 @@ from holdfast.retraining.next_training import (
 from holdfast.retraining.outcomes import as_named, outcomes
 from holdfast.retraining.recipe import Recipe
 from holdfast.retraining.row_facts import RowFacts, warnings_about
-from holdfast.schema.infer import Settings
+from holdfast.schema.infer import InferSettings
 from holdfast.schema.schema import Schema
 from holdfast.target import Label, Target, TargetLike
 
@@ -157,7 +157,7 @@ class Recourse:
         seed: int = 0,
         workers: int | None = None,
         progress: bool = False,
-        **settings: Unpack[Settings],
+        **settings: Unpack[InferSettings],
     ) -> None:
         models_needed(hold, confidence)  # an error where they are no shares
         if family not in KINDS:
@@ -200,7 +200,11 @@ class Recourse:
         return self.model.schema
 
     def _model(
-        self, given: Any, schema: Schema | None, classes: Sequence[Label] | None, settings: Settings
+        self,
+        given: Any,
+        schema: Schema | None,
+        classes: Sequence[Label] | None,
+        settings: InferSettings,
     ) -> Model:
         if isinstance(given, Model):
             return given.with_schema(_changed(given.schema, settings)) if settings else given
@@ -671,7 +675,7 @@ def _of_today(guide: ModelBank) -> ModelBank:
     return guide.subset(today) if today else guide
 
 
-def _changed(schema: Schema, settings: Settings) -> Schema:
+def _changed(schema: Schema, settings: InferSettings) -> Schema:
     """A schema with other features fixed, or free in one direction only."""
     fields: dict[str, Any] = {}
     for word, names in settings.items():

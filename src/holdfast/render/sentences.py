@@ -22,7 +22,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from holdfast.schema.feature import Array, Feature, Level, Mask, differ
+from holdfast.schema.columns import differ
+from holdfast.schema.feature import Array, Feature, Level, Mask
 from holdfast.target import DIGITS, HUGE, MOST_DECIMALS, IntervalTarget, Status, written
 
 if TYPE_CHECKING:
