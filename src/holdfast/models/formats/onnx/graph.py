@@ -178,6 +178,8 @@ class Graph:
 
 def read_graph(data: bytes) -> Graph:
     """The graph in the bytes of an ONNX file."""
+    # What could hide work from the interpreter (functions, graphs in attributes, sparse constants)
+    # is refused by name before anything of it is looked at.
     model = read(data, _MODEL)
     graph = model["graph"]
     if graph is None:
@@ -267,6 +269,7 @@ def _string(value: bytes) -> str:
 
 def tensor(entry: dict[str, Any]) -> Tensor | Strings:
     """A constant; its data must be in the file, and as much as its shape says."""
+    # Counted before the numbers are shaped: no more memory is taken than the file is long.
     name = entry["name"] or ""
     dims = tuple(cast(list[int], entry["dims"]))
     fix = "with `torch.onnx.export(..., external_data=False)` or `onnx.save(onnx.load(path), path)`"
