@@ -13,7 +13,8 @@ from holdfast.models.base import Model
 from holdfast.models.black_box import CompiledModel
 from holdfast.models.torch_model import TorchModel
 from holdfast.nn.architecture import flat_layers
-from holdfast.nn.stack import ModelStack, Stack, stack_of
+from holdfast.nn.module_stack import stack_of
+from holdfast.nn.stack import ModelStack, Stack
 from holdfast.nn.stack_derivatives import AnyModule, Leaky, Net, Weights
 from holdfast.retraining.outcomes import class_names, class_numbers, outcomes
 

@@ -26,7 +26,8 @@ from holdfast._core.progress import Progress
 from holdfast._core.rows import CACHE_CELLS, limited_threads, rows_per_chunk
 from holdfast.distances import BallNorm, distance_of
 from holdfast.errors import SettingError
-from holdfast.nn.stack import ModelStack, ModuleStack, Stack, lent_generator, stack_of
+from holdfast.nn.module_stack import ModuleStack, stack_of
+from holdfast.nn.stack import ModelStack, Stack, lent_generator
 from holdfast.retraining.attacks import Adversary
 
 Start = Callable[[int], dict[str, Tensor]]  # a seed -> named initial tensors
