@@ -181,7 +181,7 @@ class StableNeighborSearch(Explainer):
 
     def search(self, problem: SearchProblem) -> Tensor:
         m = self.n_counterfactuals
-        found = self.first.found(problem)[0].reshape(len(problem) * m, -1)
+        found = self.first.searched(problem).rows.reshape(len(problem) * m, -1)
         many = problem if m == 1 else problem[torch.arange(len(problem)).repeat_interleave(m)]
         x0 = torch.where(
             found.isfinite().all(1, keepdim=True), many.feasible.project(found), many.x

@@ -271,7 +271,7 @@ class Fallback:
             self.rows[new[ok]] = found[: len(new)][ok]
             new = new[~ok]
         if len(new):
-            found, proved = self.guided.plain.found(self.problem[whole_blocks(new)])
-            self.rows[new] = found[: len(new)]
-            self.infeasible[new] = proved[: len(new)]
+            searched = self.guided.plain.searched(self.problem[whole_blocks(new)])
+            self.rows[new] = searched.rows[: len(new)]
+            self.infeasible[new] = searched.infeasible[: len(new)]
         return torch.where(chosen[:, None], self.rows, z)
