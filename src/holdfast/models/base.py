@@ -76,7 +76,7 @@ class Model(ABC):
         >>> data = hf.datasets.moons()
         >>> model = hf.Model.of(LogisticRegression().fit(data.X, data.y), data.schema)
         >>> model
-        Model(LogisticRegression, 2 features, classes ..., gradients, compiled: the linear model as ...)
+        Model(LogisticRegression, 2 features, classes ..., gradients, compiled: the linear ...)
         >>> bool((model.predict(data.X) == data.y).mean() > 0.8)
         True
     """
@@ -157,7 +157,7 @@ class Model(ABC):
 
             return wrap_module(model, schema, names, outputs)
         # It is a model itself, and needs all of `compiled`.
-        from holdfast.models.black_box import wrap_estimator
+        from holdfast.models.wrap_estimator import wrap_estimator
 
         return wrap_estimator(
             model, schema, names, outputs, inputs or "frame", convert=convert, missing=missing
