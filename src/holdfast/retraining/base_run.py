@@ -116,6 +116,8 @@ class BaseRun:
             raise SettingError("window= counts periods of time; pass time= as well")
         if window is not None:
             require_integer("window", window)
+        # A model that knows its settings is its own recipe. One of an XGBoost file has forgotten
+        # them: what it has learnt on these rows tells the settings that fit best.
         forgetful = is_forgetful(recipe)
         column = outcomes(table, y)
         if forgetful and not isinstance(recipe, Model):
@@ -123,12 +125,12 @@ class BaseRun:
                 cast(Any, recipe), schema, classes=None if classes is None else list(classes)
             )
         if isinstance(recipe, Model) and not recipe.is_regression:
-            own = (
-                getattr(recipe.wrapped, "classes_", None) if isinstance(recipe, BlackBox) else None
-            )
-            column = as_named(
-                column, range(len(recipe.classes)) if own is None else own, recipe.classes
-            )
+            learnt_names = None
+            if isinstance(recipe, BlackBox):
+                learnt_names = getattr(recipe.wrapped, "classes_", None)
+            if learnt_names is None:
+                learnt_names = range(len(recipe.classes))
+            column = as_named(column, learnt_names, recipe.classes)
             classes = recipe.classes if classes is None else classes
         if forgetful:
             assert isinstance(recipe, BlackBox)
@@ -329,10 +331,9 @@ class BaseRun:
             rows = table.copy()
             epochs = variation.epochs[i] if variation.epochs else recipe.epochs
             # else the order makes no difference
-            ordered = recipe.estimator is not None or recipe.batch_size < n
-            digest.update(
-                f"{variation.weights[i]} {variation.order[i] if ordered else None} {epochs}".encode()
-            )
+            is_ordered = recipe.estimator is not None or recipe.batch_size < n
+            order = variation.order[i] if is_ordered else None
+            digest.update(f"{variation.weights[i]} {order} {epochs}".encode())
             epsilon = variation.epsilon[i] if variation.epsilon else recipe.epsilon
             if epsilon:
                 digest.update(f"{float(epsilon)} {recipe.adversary()} {recipe.attack_box}".encode())

@@ -223,24 +223,21 @@ class Schema:
                 f"{type(rows).__name__}"
             )
         cells: dict[Any, Any] = dict(rows.items())
-        several = [
-            name
-            for name, value in cells.items()
-            if isinstance(value, Sized) and not isinstance(value, str)
-        ]
-        if several:
-            raise SchemaError(
-                f"a dict or Series is one row, but {several[0]!r} holds several values; more rows "
-                "make a pd.DataFrame"
-            )
+        for name, value in cells.items():
+            if isinstance(value, Sized) and not isinstance(value, str):
+                raise SchemaError(
+                    f"a dict or Series is one row, but {name!r} holds several values; more rows "
+                    "make a pd.DataFrame"
+                )
+        # pandas would make a column of objects of a number that is missing, and of a level
         index = [rows.name] if isinstance(rows, pd.Series) and rows.name is not None else None
         table = pd.DataFrame([cells], index=cast(Any, index)).infer_objects()
         for f in self.features:
             if f.name in table:
-                missing_number = f.kind in ("real", "integer") and table[f.name].isna().all()
-                table[f.name] = f.held(
-                    table[f.name].astype(np.float64) if missing_number else table[f.name]
-                )
+                column = table[f.name]
+                if f.kind in ("real", "integer") and column.isna().all():
+                    column = column.astype(np.float64)
+                table[f.name] = f.held(column)
         return table
 
     def read(self, frame: pd.DataFrame) -> Array:
