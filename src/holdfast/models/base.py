@@ -237,10 +237,11 @@ class Model(ABC):
         Args:
             schema: made of the model's own, as by `model.schema.change(age={"change": "fixed"})`.
         """
-        what = "with_schema takes a schema that encodes rows as the model's own does; make it with"
-        fix = "model.schema.change(...), or wrap the model again with hf.Model.of(...)"
         if _encoding_of(schema) != _encoding_of(self.schema):
-            raise ModelError(f"{what} {fix}")
+            raise ModelError(
+                "with_schema takes a schema that encodes rows as the model's own does; make it "
+                "with model.schema.change(...), or wrap the model again with hf.Model.of(...)"
+            )
         return replace(self, schema=schema)
 
     def shortfall(
@@ -336,9 +337,11 @@ def class_names(classes: Sequence[Any] | None, columns: int, outputs: Outputs) -
             raise ModelError(
                 f"a regression model estimates one number per row, this one gives {columns}"
             )
-        fix = "leave classes out, or pass outputs='logits' if what it gives is the score of a class"
         if classes:
-            raise ModelError(f"a regression model has no classes, got {list(classes or ())}; {fix}")
+            raise ModelError(
+                f"a regression model has no classes, got {list(classes or ())}; leave classes "
+                "out, or pass outputs='logits' if what it gives is the score of a class"
+            )
         return ()
     k = max(columns, 2)
     names = _plain_names(range(k) if classes is None else classes)

@@ -55,9 +55,10 @@ class Gaussians:
     def of(cls, z: Tensor, labels: Tensor, k: int) -> "Gaussians":
         """Fit to features (n, f) of classes (n,)."""
         z = z.detach().double()
-        what = f"features {tuple(z.shape)} and labels {tuple(labels.shape)} do not belong together"
         if z.ndim != 2 or len(z) != len(labels):
-            raise SettingError(what)
+            raise SettingError(
+                f"features {tuple(z.shape)} and labels {tuple(labels.shape)} do not belong together"
+            )
         if not z.isfinite().all():
             raise SettingError(
                 "some features are non-finite; look for NaN or inf in the model or the data"
@@ -162,9 +163,10 @@ class FeatureDensity:
     def __init__(
         self, model: "Model | ImageModel | HasImageModel", *, strange_below: float = 0.01
     ) -> None:
-        what = f"strange_below must be a share of the data between 0 and 1, got {strange_below}"
         if not 0 < strange_below < 1:
-            raise SettingError(what)
+            raise SettingError(
+                f"strange_below must be a share of the data between 0 and 1, got {strange_below}"
+            )
         self.model = model if isinstance(model, Model) else _image_model(model)
         self.strange_below = strange_below
 
@@ -181,9 +183,11 @@ class FeatureDensity:
         labels = torch.tensor([place[label] for label in given.tolist()], dtype=torch.int64)
         z = self.features(X)
         counts = torch.bincount(labels, minlength=len(classes))
-        what = f"class {classes[int(counts.argmin())]!r} has {int(counts.min())} rows"
-        if not int(counts.min()) >= 2:
-            raise SettingError(f"{what}; every class of the model needs 2 to have a Gaussian")
+        if int(counts.min()) < 2:
+            raise SettingError(
+                f"class {classes[int(counts.argmin())]!r} has {int(counts.min())} rows; every "
+                "class of the model needs 2 to have a Gaussian"
+            )
         self.gaussians_ = Gaussians.of(z, labels, len(place))
         self.limit_ = float(torch.quantile(self.gaussians_.mixture(z), self.strange_below))
         return self

@@ -195,8 +195,7 @@ def _probe(module: nn.Module, schema: Schema, dtype: torch.dtype) -> Tensor:
                 f"the module cannot take encoded rows of {schema.width} columns: {error}"
             ) from None
     n = len(rows)
-    fits = raw.ndim in (1, 2) and len(raw) == len(rows)
-    if not fits:
+    if not (raw.ndim in (1, 2) and len(raw) == len(rows)):
         raise ModelError(f"the module maps {n} rows to shape {tuple(raw.shape)}, expected ({n}, k)")
     if not bool(raw.isfinite().all()):
         raise ModelError(

@@ -212,21 +212,21 @@ class BaseRun:
     def earlier(self) -> list[Tensor]:
         """(n,) the rows of each earlier window, that which ends one period before the newest
         first."""
-        fix = "pass time=, the name of a column or one value for each row"
         if self.periods is None:
-            raise SettingError(f"the family 'history' needs to know how old rows are; {fix}")
+            raise SettingError(
+                "the family 'history' needs to know how old rows are; pass time=, the name of a "
+                "column or one value for each row"
+            )
         count = int(self.periods.max()) + 1
         length = count - 1 if self.window is None else self.window
         ends = [end for end in range(count - 1, 0, -1) if self.window is None or end >= length][
             :MOST_AGO
         ]
-        what = (
-            f"there are {count} periods, and the model in use learns from {self.window or 'all'} "
-            "of them"
-        )
-        if not bool(ends):
+        if not ends:
             raise SettingError(
-                f"the family 'history' needs an earlier window: {what}; pass a smaller window="
+                f"the family 'history' needs an earlier window: there are {count} periods, and "
+                f"the model in use learns from {self.window or 'all'} of them; pass a smaller "
+                "window="
             )
         return [(self.periods < end) & (self.periods >= end - length) for end in ends]
 
@@ -349,8 +349,7 @@ class BaseRun:
 
 def _positions(pool: Sequence[int], n: int) -> Tensor:
     rows = torch.as_tensor(np.asarray(pool), dtype=torch.int64)
-    good = len(rows) == len(set(map(int, pool))) and bool(((rows >= 0) & (rows < n)).all())
-    if not good:
+    if not (len(rows) == len(set(map(int, pool))) and bool(((rows >= 0) & (rows < n)).all())):
         raise SettingError(f"pool must hold different positions of rows between 0 and {n - 1}")
     return rows
 

@@ -116,10 +116,11 @@ class EstimatorFit:
     def _named(self, clone: Any, learns: list[Any]) -> FittedEstimator:
         """A fitted classifier that was to learn these classes, under the names of the recipe's."""
         names = list(self.classes)
-        what = f"the estimator ({name_of(clone)})"
-        known = hasattr(clone, "classes_")
-        if not known:
-            raise ModelError(f"{what} learns no classes; it is neither classifier nor regressor")
+        if not hasattr(clone, "classes_"):
+            raise ModelError(
+                f"the estimator ({name_of(clone)}) learns no classes; it is neither classifier "
+                "nor regressor"
+            )
         learnt = [plain(c) for c in clone.classes_]
         called = [names[learns.index(c)] if c in learns else c for c in learnt]
         if set(learnt) != set(learns):

@@ -103,9 +103,11 @@ def lightgbm_estimator(booster: Any) -> Any:
     given = dict(
         re.findall(r"^\[(\w+): (\S+)\]$", text.partition("\nparameters:")[2], re.MULTILINE)
     )
-    what = "this LightGBM model does not say with which settings it was made"
     if "learning_rate" not in given:
-        raise SettingError(f"{what}; pass recipe= (--recipe FILE)")
+        raise SettingError(
+            "this LightGBM model does not say with which settings it was made; pass recipe= "
+            "(--recipe FILE)"
+        )
     settings: dict[str, Any] = {"n_estimators": booster.current_iteration()}
     for name, (ours, usual) in SETTINGS.items():
         value = given.get(name, usual)

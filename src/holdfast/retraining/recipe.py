@@ -144,11 +144,9 @@ class Recipe(RobustLoop):
         are numbers."""
         if not self.is_regression:
             return class_names(X, y, classes)
-        none = classes is None or not len(classes)
-        if not none:
+        if classes is not None and len(classes):
             raise SettingError(
-                f"a regressor has no classes, got {list(() if classes is None else classes)}; "
-                "leave classes out"
+                f"a regressor has no classes, got {list(classes)}; leave classes out"
             )
         numbers(X, y)
         return []
@@ -316,8 +314,7 @@ class Recipe(RobustLoop):
             return replace(self, hidden=tuple(wide(h) for h in self.hidden))
         layers = flat_layers(self.module)
         linear = [m for m in layers if isinstance(m, nn.Linear)]
-        plain = all(isinstance(m, nn.Linear) or not list(m.parameters()) for m in layers)
-        if not plain:
+        if not all(isinstance(m, nn.Linear) or not list(m.parameters()) for m in layers):
             raise SettingError(
                 "only networks whose parameters are all in Linear layers can be made wider"
             )

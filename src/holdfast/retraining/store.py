@@ -340,8 +340,7 @@ def _found(words: dict[str, Any], tensors: dict[str, Tensor], schema: Schema) ->
     if "torch" in words:
         return from_parts("the bank", words["torch"], tensors, schema)
     for name, value in tensors.items():
-        good = name in READERS and value.dtype == torch.uint8 and value.ndim == 1
-        if not good:
+        if not (name in READERS and value.dtype == torch.uint8 and value.ndim == 1):
             raise FileError(f"it has a model in an unknown format {name!r}")
     data: Parts = {cast(Format, name): value.numpy().tobytes() for name, value in tensors.items()}
     if set(data) != set(words["parts"]):

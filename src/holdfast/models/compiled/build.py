@@ -196,8 +196,7 @@ def _refuse_or_end(model: Any, name: str) -> nn.Module | None:
             raise RefusedError(
                 f"SVC with kernel {model.kernel!r} cannot be compiled; only 'linear' can"
             )
-        several = len(model.classes_) > 2 or model.probability is True
-        if several:
+        if len(model.classes_) > 2 or model.probability is True:
             raise RefusedError(
                 "SVC with more than two classes, or probabilities, is more than one linear model"
             )
@@ -230,10 +229,7 @@ def _trees(
         nodes = replace(nodes, zero_missing=nodes.left >= 0, zero=0.0)
     if nodes.column.max(initial=0) >= len(columns):
         raise RefusedError("it was trained on more columns than reach it")
-    of_numbers = any(
-        raws[columns[int(nodes.column[node])].raw].levels is None for node in nodes.sets
-    )
-    if of_numbers:
+    if any(raws[columns[int(nodes.column[node])].raw].levels is None for node in nodes.sets):
         raise RefusedError(
             "it takes a column of numbers for categories; declare that column a category"
         )

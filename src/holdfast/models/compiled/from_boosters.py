@@ -70,17 +70,12 @@ def boosted(booster: Any, outputs: str | None = None) -> "Boosted | BoostedNumbe
     objective = _objective(booster)
     if objective.startswith(NUMBERS) or (outputs == "value" and not objective.startswith(CLASSES)):
         return BoostedNumbers(booster)
-    what = (
-        f"a Booster with objective {objective!r} is neither a classifier nor a regression model "
-        "by itself"
-    )
-    fix = (
-        "if its sum of trees is the score of a class, pass outputs='logits' and classes=[...]; "
-        "if an estimate,"
-    )
-    known = objective.startswith(CLASSES) and objective != "cross_entropy_lambda"
-    if not known:
-        raise ModelError(f"{what}; {fix} outputs='value'")
+    if not (objective.startswith(CLASSES) and objective != "cross_entropy_lambda"):
+        raise ModelError(
+            f"a Booster with objective {objective!r} is neither a classifier nor a regression "
+            "model by itself; if its sum of trees is the score of a class, pass outputs='logits' "
+            "and classes=[...]; if an estimate, outputs='value'"
+        )
     return Boosted(booster)
 
 
@@ -346,8 +341,7 @@ def _lightgbm_tree(
             links[parent][side] = place
         if "split_feature" in node:
             stack += [(node["right_child"], place, 1), (node["left_child"], place, 0)]
-    linear = any("leaf_coeff" in n for n in found)
-    if linear:
+    if any("leaf_coeff" in n for n in found):
         raise RefusedError(
             "its leaves hold linear models (linear_tree=True), which cannot be compiled"
         )

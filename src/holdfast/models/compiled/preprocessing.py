@@ -228,8 +228,7 @@ def _column_transformer(step: Any, block: StepColumns, _: Any) -> list[Column]:
             continue
         made = through(inner, block.part(at, names)).columns
         place = step.output_indices_[name]
-        fits = place.stop - place.start == len(made)
-        if not fits:
+        if place.stop - place.start != len(made):
             raise RefusedError(
                 f"the part {name!r} of its ColumnTransformer makes another number of columns"
             )
@@ -274,8 +273,7 @@ def _scaled(
             ]
             if dtype == np.float32:
                 picked = [np.float32(v) if early or f is np.clip else np.float64(v) for v in picked]
-            turned = f in (np.multiply, np.divide) and not picked[0] > 0
-            if turned:
+            if f in (np.multiply, np.divide) and not picked[0] > 0:
                 raise RefusedError("a scaler that turns a column around cannot be compiled")
             c = c.then(f, *picked)
             c = c.then(np.asarray, dtype) if dtype == np.float32 and not early else c
@@ -368,8 +366,7 @@ def _imputer(step: Any, block: StepColumns, rows: Any) -> list[Column]:
         raise RefusedError("SimpleImputer with add_indicator cannot be compiled")
     fill: list[Any] = list(step.statistics_)
     drops = step.strategy != "constant" and bool(pd.Series(fill).isna().any())
-    other = not pd.isna(step.missing_values) or drops
-    if other:
+    if not pd.isna(step.missing_values) or drops:
         raise RefusedError(
             "SimpleImputer that replaces a value, or drops a column, cannot be compiled"
         )
@@ -391,8 +388,7 @@ def _function(step: Any, block: StepColumns, _: Any) -> list[Column]:
     run: Any = step.func
     # that of gradient boosting
     checks = isinstance(run, partial) and cast(Any, run).func.__name__ == "check_array"
-    own = cast(Any, run) is not None and not checks
-    if own:
+    if cast(Any, run) is not None and not checks:
         raise RefusedError(
             "FunctionTransformer runs a function of your own, which cannot be compiled"
         )

@@ -47,9 +47,10 @@ def read_header(path: Path) -> tuple[dict[str, str], Places]:
     with path.open("rb") as file:
         first = file.read(8)
         length = struct.unpack("<Q", first)[0] if len(first) == 8 else size
-        what = f"the file is cut off: its header has {length:,} bytes, the file {size:,}"
         if length > min(size - 8, MOST_HEADER):
-            raise FileError(what)
+            raise FileError(
+                f"the file is cut off: its header has {length:,} bytes, the file {size:,}"
+            )
         header = parse_json(file.read(length), "the header")
     if not isinstance(header, dict):
         raise FileError("the header is no object")

@@ -65,8 +65,7 @@ def parse(data: bytes) -> Entry:
     try:
         learner = _learner(_entry(model, "learner"))
         version = integers(model.get("version", [1, 0, 0]), "the version")
-        impossible = len(version) != 3 or (version < 0).any() or (version > 10_000).any()
-        if impossible:
+        if len(version) != 3 or (version < 0).any() or (version > 10_000).any():
             raise FileError(f"{FILE} has an impossible version")
         return {"learner": learner, "version": version.tolist()}
     except (FileError, RecursionError):
@@ -138,10 +137,9 @@ def _objective(objective: Entry) -> Entry:
         )
     values = {key: str(given.get(key, usual)) for key, usual in known.items()}
     for key, word in values.items():
-        fine = re.fullmatch(rf"{NUMBER}|\[{NUMBER}\]", word) and math.isfinite(
-            float(word.strip("[]"))
-        )
-        if not fine:
+        if not (
+            re.fullmatch(rf"{NUMBER}|\[{NUMBER}\]", word) and math.isfinite(float(word.strip("[]")))
+        ):
             raise FileError(f"{FILE} has {key} = {word[:40]!r}, expected a number")
     return {"name": name, place: values}
 

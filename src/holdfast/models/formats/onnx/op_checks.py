@@ -31,8 +31,7 @@ def numbers(node: Node, given: Tensor | None, name: str) -> list[int] | None:
     """Axes, shapes and the like: an input in later versions, an attribute in earlier ones."""
     if given is None:
         return list(node.integers(name)) if name in node.attributes else None
-    fine = not given.is_floating_point() and given.ndim <= 1 and given.numel() <= 16
-    if not fine:
+    if given.is_floating_point() or given.ndim > 1 or given.numel() > 16:
         raise unsupported(node, f"{name} are no integers")
     return [int(v) for v in cast(list[Any], cast(Any, given).reshape(-1).tolist())]
 

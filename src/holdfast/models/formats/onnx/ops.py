@@ -204,8 +204,7 @@ def cut(
     last = numbers(node, ends, "ends") or []
     over = numbers(node, axes, "axes") or list(range(len(first)))
     by = numbers(node, steps, "steps") or [1] * len(first)
-    fits = len(first) == len(last) == len(over) == len(by) and 0 not in by
-    if not fits:
+    if not (len(first) == len(last) == len(over) == len(by) and 0 not in by):
         raise unsupported(node, "starts, ends, axes and steps do not fit")
     for a, b, axis, step in zip(first, last, over, by, strict=True):
         at = range(x.shape[axis])[a:b:step]  # Python slices as ONNX does

@@ -30,10 +30,10 @@ def linear(node: Node) -> Operator:
     classifies = node.op == f"{ML}.LinearClassifier"
     if not (k >= 1 and len(c) > 0 and len(c) % k == 0):
         raise unsupported(node, f"{len(c)} coefficients for {k} outputs")
-    if not (not classifies or k == len(names) or (k == 1 and len(names) == 2)):
+    fits_classes = k == len(names) or (k == 1 and len(names) == 2)
+    if classifies and not fits_classes:
         raise unsupported(node, "classes do not fit")
-    supported = classifies or node.get("post_transform", "NONE") == "NONE"
-    if not supported:
+    if not classifies and node.get("post_transform", "NONE") != "NONE":
         raise unsupported(node, "a post_transform is not supported")
     w = c.reshape(k, -1).T.contiguous()
 
@@ -49,8 +49,7 @@ def linear(node: Node) -> Operator:
 def scaler(node: Node, x: Tensor) -> Tensor:
     offset = torch.tensor(node.reals("offset") or (0.0,))
     scale = torch.tensor(node.reals("scale") or (1.0,))
-    fits = all(len(v) in (1, x.shape[-1]) for v in (offset, scale))
-    if not fits:
+    if not all(len(v) in (1, x.shape[-1]) for v in (offset, scale)):
         raise unsupported(node, f"offset and scale do not fit {tuple(x.shape)}")
     return (x.float() - offset) * scale
 
@@ -95,10 +94,10 @@ def one_hot(node: Node, x: Tensor | LevelColumns) -> Tensor:
         cats: list[Any] = list(strings or codes)
         known = {level for _, levels in x.columns for level in levels}
         covered = all(any(_equal(v, c) for c in cats) for v in known)
-        if not bool(node.get("zeros", 1)) and not covered:
+        if not node.get("zeros", 1) and not covered:
             raise unsupported(node, f"knows only {cats[:6]}")
         return x.map(lambda v: [float(_equal(v, c)) for c in cats])
-    if not bool(codes):
+    if not codes:
         raise unsupported(node, "strings where numbers are expected")
     room(node, x.numel(), len(codes))
     return (x[..., None] == torch.tensor(codes)).float()

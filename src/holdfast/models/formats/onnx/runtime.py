@@ -187,8 +187,7 @@ def _check_columns(graph: Graph, schema: Schema) -> None:
                 f"the graph has an input {name!r}, which is no column; {did_you_mean(name, names)}"
             )
     for slot in graph.inputs:
-        fits = slot.element != "unknown" and _width(slot) in (None, 1)
-        if not fits:
+        if not (slot.element != "unknown" and _width(slot) in (None, 1)):
             raise FileError(f"input {slot.name!r} of the graph does not take one column")
 
 

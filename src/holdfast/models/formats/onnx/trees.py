@@ -89,8 +89,7 @@ class Forest:
 
     def __call__(self, node: Node, x: Tensor) -> Tensor:
         """(n, d) -> (n, targets) sums over trees."""
-        fits = x.ndim == 2 and x.shape[1] >= self.width
-        if not fits:
+        if not (x.ndim == 2 and x.shape[1] >= self.width):
             raise unsupported(node, f"takes {self.width} columns or more, got {tuple(x.shape)}")
         room(node, len(x), len(self.roots))
         x = x.detach().to(self.values.dtype)

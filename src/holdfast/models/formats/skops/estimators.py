@@ -187,12 +187,11 @@ def _check_function(part: Any) -> None:
     """A function of the list, called with nothing but the table."""
     for name in ("func", "inverse_func"):
         function = attributes(part)[name]
-        known = (
+        if not (
             function is None
             or isinstance(function, partial)
             or any(function is getattr(np, u) for u in UFUNCS)
-        )
-        if not known:
+        ):
             raise misfit(part, f"a {name} that is not on the list")
     if part.kw_args or part.inv_kw_args:
         raise misfit(part, "more for its function than the table")
@@ -217,8 +216,7 @@ def _check_threshold(part: Any) -> None:
     method = own["response_method"]
     at = own["threshold"]
     label = own["pos_label"]
-    known = isinstance(method, str) and method in ("auto", "predict_proba", "decision_function")
-    if not known:
+    if not (isinstance(method, str) and method in ("auto", "predict_proba", "decision_function")):
         raise misfit(part, f"a response_method that is not known: {method!r}")
     if not (at == "auto" if isinstance(at, str) else isinstance(at, Real) and at == at):
         raise misfit(part, f"the threshold {at!r}")

@@ -53,8 +53,7 @@ def check_boosting(part: Any) -> None:
     classes = len(part.classes_) if type(part).__name__ == "GradientBoostingClassifier" else 0
     wide = classes if classes > 2 else 1
     trees: Any = part.estimators_
-    fits = shape_of(trees) == (len(trees), wide) and len(trees) >= 1
-    if not fits:
+    if not (shape_of(trees) == (len(trees), wide) and len(trees) >= 1):
         raise misfit(part, f"trees of shape {np.shape(trees)} for {classes} classes")
     loss = type(part._loss).__name__
     if classes == 2:
@@ -92,8 +91,7 @@ def check_histogram(part: Any) -> None:
         raise misfit(part, f"{part._n_features} columns in one place and {columns} in another")
     if type(mapper).__name__ != "_BinMapper":
         raise misfit(part, f"a {type(mapper).__name__} for its bins")
-    fits = shape_of(categorical) == (columns,) and categorical.dtype.kind in "bu"
-    if not fits:
+    if not (shape_of(categorical) == (columns,) and categorical.dtype.kind in "bu"):
         raise misfit(part, "no list that says which columns are categories")
     if part._preprocessor is not None:
         _check_preprocessor(part, part._preprocessor, columns)
