@@ -26,8 +26,8 @@ margin + the lead by which the class is predicted. It exceeds the margin where b
 Below 0, or below one half, the margin asks for less than the predicted class: the table alone
 counts.
 
-The unit of a number is half the interval or the spread of the model's estimates, whichever is less.
-Gaps are then of the size that they have for classes, whatever the numbers are counted in.
+The unit of a number is half the interval or the spread of the model's estimates, whichever is less:
+gaps are then of the size that they have for classes, whatever the numbers are counted in.
 """
 
 import math
@@ -274,10 +274,9 @@ def written(value: float, decimals: int | None) -> str:
 def _wrong_kind(model: Model, target: Target) -> str:
     if model.is_regression:
         wanted = "any other class" if target.label is None else f"the class {target.label!r}"
-        fix = "ask for a range: hf.Target.between(low, high)"
         return (
             f"this is a regression model and has no classes, so {wanted} cannot be asked of it; "
-            f"{fix}"
+            "ask for a range: hf.Target.between(low, high)"
         )
     return (
         f"the model has classes, so ask for one of them and for no range: {listed(model.classes)}"
@@ -285,8 +284,8 @@ def _wrong_kind(model: Model, target: Target) -> str:
 
 
 def _place(label: Any, classes: tuple[Any, ...]) -> int:
-    for i, known in enumerate(classes):
-        if known == label and isinstance(known, str) == isinstance(label, str):
+    for i, name in enumerate(classes):
+        if name == label and isinstance(name, str) == isinstance(label, str):
             return i
     if all(isinstance(c, int) for c in classes) and isinstance(label, str):
         numbers = f"only numbers {list(classes)}; pass classes=[...] to Model.of (--classes LIST)"
