@@ -21,19 +21,17 @@ from holdfast._core.params import Settings
 from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import chunks, limited_threads, whole_blocks
+from holdfast._core.types import Array, Mask, Outcomes, Rows
 from holdfast.counterfactuals import Counterfactuals, Run
 from holdfast.errors import ModelError, SettingError
 from holdfast.models.base import Model
-from holdfast.problem import Found, Outcomes, Rows, SearchProblem, TimeBudget, check_limits
-from holdfast.schema.feature import Array
+from holdfast.problem import Found, SearchProblem, TimeBudget, check_limits
 from holdfast.schema.schema import Row
 from holdfast.schema.user_units import roundings, settle
 from holdfast.schema.verify import blocked, violations
 from holdfast.target import BoundTarget, Status, Target, TargetLike
 
-Mask = npt.NDArray[np.bool_]
 Words = npt.NDArray[np.object_]
-Shares = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +44,7 @@ class Verdicts:
     broken: Words  # the first promise of the schema that the answer breaks, or ''
     infeasible: Mask
     out_of_time: Mask
-    fragile: Shares | None = None  # see `Explainer.fragile`
+    fragile: Array | None = None  # see `Explainer.fragile`
 
     @property
     def status(self) -> npt.NDArray[np.int64]:

@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike
 from holdfast._core.checks import untyped
 from holdfast._core.files import whole_folder
 from holdfast._core.progress import Progress
+from holdfast._core.types import Label, Outcomes
 from holdfast._core.version import version
 from holdfast.errors import FileError, SettingError
 from holdfast.evaluation.audit import audit, models_needed
@@ -39,7 +40,6 @@ from holdfast.models.base import Model
 from holdfast.models.black_box import BlackBox
 from holdfast.models.torch_model import TorchModel
 from holdfast.plans import Plans
-from holdfast.problem import Outcomes
 from holdfast.render import certificates
 from holdfast.retraining.bank import BankSplit, ModelBank
 from holdfast.retraining.base_run import BaseRun
@@ -59,7 +59,7 @@ from holdfast.retraining.recipe import Recipe
 from holdfast.retraining.row_facts import RowFacts, warnings_about
 from holdfast.schema.infer import InferSettings
 from holdfast.schema.schema import Schema
-from holdfast.target import Label, Target, TargetLike
+from holdfast.target import Target, TargetLike
 
 # models that guide the search: it finds out what few of them have in common by accident
 GUIDES = 160

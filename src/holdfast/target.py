@@ -38,19 +38,16 @@ from functools import cached_property
 from typing import Any, Union, cast
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import torch
 from torch import Tensor
 
 from holdfast._core.checks import did_you_mean, listed
+from holdfast._core.types import Label, Labels
 from holdfast.errors import TargetError
 from holdfast.models.base import Model
 from holdfast.models.scores import probabilities, undecided
 
-Label = str | int | float | bool | np.generic  # a class
-# one class per row
-Labels = Sequence[Label] | npt.NDArray[np.generic] | pd.Series | pd.Index | Tensor
 # what may be asked for: `Target.of` makes a `Target` of it
 TargetLike = Union["Target", Label, Labels, None]
 

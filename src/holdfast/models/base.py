@@ -24,9 +24,10 @@ import torch
 from torch import Tensor, nn
 
 from holdfast._core.checks import listed
+from holdfast._core.types import Pullback
 from holdfast.errors import ModelError, SchemaError
 from holdfast.models.scores import OUTPUTS, Conversion, Inputs, Outputs
-from holdfast.nn.relu_network import Engine, Pullback
+from holdfast.nn.relu_network import Engine
 from holdfast.schema.schema import Row, Schema
 
 if TYPE_CHECKING:

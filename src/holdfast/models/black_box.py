@@ -12,6 +12,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from holdfast._core.types import Pullback
 from holdfast.models.base import Model, Shortfall
 from holdfast.models.compiled import decision_rule as decisions
 from holdfast.models.compiled.build import CompiledScorer, probes
@@ -21,7 +22,7 @@ from holdfast.models.compiled.tree_leaves import TreeIndex
 from holdfast.models.scores import CLEARLY, Conversion, Inputs, Outputs, decided, to_scores
 from holdfast.models.torch_model import TorchModel
 from holdfast.models.wrapped_model import WrappedModel
-from holdfast.nn.relu_network import Engine, Pullback
+from holdfast.nn.relu_network import Engine
 
 if TYPE_CHECKING:
     from holdfast.target import BoundTarget

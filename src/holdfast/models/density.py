@@ -29,10 +29,10 @@ from holdfast.models.torch_model import TorchModel
 from holdfast.nn.architecture import flat_layers
 
 if TYPE_CHECKING:
+    from holdfast._core.types import Outcomes
     from holdfast.counterfactuals import Counterfactuals
     from holdfast.images.model import ImageModel
     from holdfast.images.result import ImageCounterfactuals
-    from holdfast.problem import Outcomes
 
 Examples = pd.DataFrame | Tensor | npt.ArrayLike  # rows of a table, their encoding, or images
 JITTER = 1e-6

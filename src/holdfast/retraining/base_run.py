@@ -14,12 +14,12 @@ from torch import Tensor, nn
 
 from holdfast._core.checks import require_integer
 from holdfast._core.progress import Progress
+from holdfast._core.types import Outcomes
 from holdfast.errors import ModelError, SettingError
 from holdfast.models.base import Model
 from holdfast.models.black_box import BlackBox
 from holdfast.nn.architecture import describe
 from holdfast.nn.stack import ModelStack, Stack
-from holdfast.problem import Outcomes
 from holdfast.retraining.estimators import (
     EstimatorFit,
     described,

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from holdfast._core.checks import did_you_mean
 from holdfast._core.progress import Progress
+from holdfast._core.types import Outcomes
 from holdfast.errors import FileError, HoldfastError, ModelError, SettingError
 from holdfast.models.base import Inputs, Model
 from holdfast.models.black_box import BlackBox
@@ -24,7 +25,6 @@ from holdfast.models.compiled.decision_rule import is_regressor
 from holdfast.models.torch_model import TorchModel
 from holdfast.nn.architecture import build, describe, flat_layers, mlp
 from holdfast.nn.stack import ModelStack, lent_generator
-from holdfast.problem import Outcomes
 from holdfast.retraining.estimators import (
     Estimator,
     EstimatorFit,

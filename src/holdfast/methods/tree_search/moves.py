@@ -14,9 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from holdfast._core.types import Array
 from holdfast.models.compiled.tree_leaves import Cells
 from holdfast.schema.feasible import FeasibleSet
-from holdfast.schema.feature import Array, Feature
+from holdfast.schema.feature import Feature
 from holdfast.schema.rule_projection import excess
 from holdfast.schema.schema import Schema
 

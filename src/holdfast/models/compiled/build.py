@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from holdfast._core.types import Array
 from holdfast.models.compiled import differentiable, from_boosters, from_onnx, from_sklearn
 from holdfast.models.compiled.column_names import (
     found_among,
@@ -32,7 +33,6 @@ from holdfast.models.compiled.tree_leaves import TreeIndex
 from holdfast.models.compiled.tree_nodes import Nodes, code_columns, level_codes
 from holdfast.models.compiled.tree_program import TreeProgram, coder, pieces
 from holdfast.models.scores import Outputs, to_scores
-from holdfast.schema.feature import Array
 from holdfast.schema.schema import Schema
 
 CLOSE = 1e-6  # how far scores may differ

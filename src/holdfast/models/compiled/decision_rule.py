@@ -23,12 +23,12 @@ import torch
 from torch import Tensor
 
 from holdfast._core.checks import listed
+from holdfast._core.types import Array
 from holdfast.errors import ModelError
 from holdfast.models.compiled import from_boosters
 from holdfast.models.compiled.column_names import unwrapped
 from holdfast.models.compiled.preprocessing import type_name
 from holdfast.models.scores import Outputs
-from holdfast.schema.feature import Array
 
 Offset = Sequence[float]  # of the classes
 

@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 
 from holdfast._core.checks import untyped
+from holdfast._core.types import Array
 from holdfast.errors import ModelError
 from holdfast.models.compiled.from_sklearn import Kernel, stacked, tree_of
 from holdfast.models.compiled.preprocessing import Column, RefusedError, type_name
 from holdfast.models.compiled.tree_nodes import Nodes
-from holdfast.schema.feature import Array
 
 # Beginnings of objectives of regression, and those whose estimate is the sum of the trees as it is.
 NUMBERS = (

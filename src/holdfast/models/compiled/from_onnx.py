@@ -7,10 +7,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from holdfast._core.types import Array, Ints
 from holdfast.models.compiled.from_sklearn import Kernel
 from holdfast.models.compiled.preprocessing import RefusedError
-from holdfast.models.compiled.tree_nodes import Ints, Nodes
-from holdfast.schema.feature import Array
+from holdfast.models.compiled.tree_nodes import Nodes
 
 # tests of a node; 0 is <=, and those after compare two numbers for equality
 LT = 1

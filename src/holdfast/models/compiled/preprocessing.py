@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from holdfast.schema.feature import Array, Feature
+from holdfast._core.types import Array
+from holdfast.schema.feature import Feature
 from holdfast.schema.schema import Schema
 
 Step = tuple[Callable[..., Any], tuple[Any, ...]]

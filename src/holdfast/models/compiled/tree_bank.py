@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from holdfast._core.types import Array, Ints
 from holdfast.models.compiled.tree_leaves import TreeIndex
-from holdfast.models.compiled.tree_nodes import Codes, Ints
-from holdfast.schema.feature import Array
+from holdfast.models.compiled.tree_nodes import Codes
 
 # encoded columns, the one that says missing, and is that code the first?
 Slot = tuple[int, int, int | None, bool]

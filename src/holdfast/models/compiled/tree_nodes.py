@@ -14,13 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from holdfast._core.types import Array, Ints, Mask
 from holdfast.models.compiled.preprocessing import Column, Raw
 from holdfast.models.scores import Outputs
-from holdfast.schema.feature import Array, Mask
 
-Ints = npt.NDArray[np.int64]
 ZERO = float(np.float32(1e-35))  # LightGBM takes numbers up to this size for zero
 LAST = np.finfo(np.float64).max
 

@@ -21,8 +21,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from holdfast._core.types import Array, Mask
 from holdfast.models.compiled.tree_nodes import Codes, Nodes
-from holdfast.schema.feature import Array, Mask
 
 BLOCK = 1 << 15  # rows: registers stay in the second-level cache
 PIECE = 1 << 12  # rows that are turned into columns at a time
