@@ -43,8 +43,8 @@ Places = dict[str, tuple[torch.dtype, list[int], int]]
 def read_header(path: Path) -> tuple[dict[str, str], Places]:
     """The checked header: the strings of the file, and where its tensors are; none of them is
     looked at."""
-    # Read by us, and not by `safe_open`: it maps the file, so that tensors would change with it, takes
-    # a name that is there twice, and leaves bytes of truth values that are neither 0 nor 1.
+    # Read by us, and not by `safe_open`: its tensors change when the file does, it takes a name
+    # that is there twice, and it leaves truth values that are neither 0 nor 1.
     size = path.stat().st_size
     with path.open("rb") as file:
         first = file.read(8)
