@@ -32,7 +32,8 @@ from holdfast.errors import ModelError, SchemaError
 from holdfast.methods._candidate_projection import CandidateProjection
 from holdfast.models.black_box import BlackBox
 from holdfast.nn.architecture import mlp
-from holdfast.schema.feature import Feature, differ
+from holdfast.schema.columns import differ
+from holdfast.schema.feature import Feature
 from holdfast.schema.user_units import settle
 from holdfast.schema.verify import blocked, violations
 from holdfast.target import Status

@@ -3,7 +3,7 @@
 # Data, and what may change in it
 from holdfast import datasets as datasets
 from holdfast.schema.feature import Feature as Feature
-from holdfast.schema.feature import Rule as Rule
+from holdfast.schema.rule import Rule as Rule
 from holdfast.schema.schema import Schema as Schema
 
 # isort: split

@@ -17,7 +17,7 @@ from holdfast._core.checks import untyped
 from holdfast._core.version import version
 from holdfast.distances import Distance, distance_of, l1, weighted
 from holdfast.errors import FileError, SettingError
-from holdfast.schema.feature import differ
+from holdfast.schema.columns import differ
 from holdfast.schema.schema import Schema
 from holdfast.target import BoundTarget, IntervalTarget, Status, Target
 

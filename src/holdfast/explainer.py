@@ -21,19 +21,17 @@ from holdfast._core.params import Settings
 from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import chunks, limited_threads, whole_blocks
+from holdfast._core.types import Array, Mask, Outcomes, Rows
 from holdfast.counterfactuals import Counterfactuals, Run
 from holdfast.errors import ModelError, SettingError
 from holdfast.models.base import Model
-from holdfast.problem import Found, Outcomes, Rows, SearchProblem, TimeBudget, check_limits
-from holdfast.schema.feature import Array
+from holdfast.problem import Found, SearchProblem, TimeBudget, check_limits
 from holdfast.schema.schema import Row
 from holdfast.schema.user_units import roundings, settle
 from holdfast.schema.verify import blocked, violations
 from holdfast.target import BoundTarget, Status, Target, TargetLike
 
-Mask = npt.NDArray[np.bool_]
 Words = npt.NDArray[np.object_]
-Shares = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,15 +44,15 @@ class Verdicts:
     broken: Words  # the first promise of the schema that the answer breaks, or ''
     infeasible: Mask
     out_of_time: Mask
-    fragile: Shares | None = None  # see `Explainer.fragile`
+    fragile: Array | None = None  # see `Explainer.fragile`
 
     @property
     def status(self) -> npt.NDArray[np.int64]:
         """(n,) codes of `Status`."""
         failed = ~self.met | (self.broken != "") | (self.blocked != "")
-        fragile = (
-            np.zeros(len(self.met), bool) if self.fragile is None else np.isfinite(self.fragile)
-        )
+        fragile = np.zeros(len(self.met), bool)
+        if self.fragile is not None:
+            fragile = np.isfinite(self.fragile)
         proved = failed & self.infeasible & (self.blocked == "")
         cases = {
             Status.ALREADY_MET: self.already_met,
@@ -66,12 +64,13 @@ class Verdicts:
 
     def reasons(self, best: list[str], advice: str, seconds: float | None) -> list[str]:
         """Why rows have no answer; `best` says what the model gives to the best attempt of each."""
+        # Of several reasons the first of these is given: what was proved or is forbidden says more
+        # than that a search has failed.
         out = np.full(len(self.met), "", dtype=object)
         out[self.already_met] = "the model gives the wanted outcome already"
         status = self.status
-        for i in np.flatnonzero(
-            np.isin(status, (Status.NOT_FOUND, Status.IMPOSSIBLE, Status.FRAGILE))
-        ):
+        without = np.isin(status, (Status.NOT_FOUND, Status.IMPOSSIBLE, Status.FRAGILE))
+        for i in np.flatnonzero(without):
             if status[i] == Status.FRAGILE:
                 assert self.fragile is not None
                 out[i] = (
@@ -139,17 +138,20 @@ class Explainer(Settings, ABC):
         was found; or `Found`, which also says which rows have been proved to have none."""
 
     def fragile(self, model: Model, goal: BoundTarget, x: Tensor) -> Tensor | None:
-        """(n,) of answers x (n, d) that too few of the models accept that guided the search: the
-        share that does; NaN of all others. None: no such models say what holds."""
+        """For answers x (n, d): the share of the retrained models that accept each one.
+
+        Asked of methods that are guided by retrained models. (n,), with NaN where enough of them
+        accept the answer; None where no such models guided the search.
+        """
         return None
 
     @final
-    def found(self, problem: SearchProblem) -> tuple[Tensor, Tensor]:
-        """What `search` returns, and (n,) which rows have been proved to have no answer."""
-        out = self.search(problem)
-        if isinstance(out, Found):
-            return out.rows, out.infeasible
-        return out, torch.zeros(len(problem), dtype=torch.bool)
+    def searched(self, problem: SearchProblem) -> Found:
+        """What `search` returns; a method that proves nothing has proved nothing impossible."""
+        rows = self.search(problem)
+        if isinstance(rows, Found):
+            return rows
+        return Found(rows, torch.zeros(len(problem), dtype=torch.bool))
 
     @final
     def fit(self, model: Model, X: Rows, y: Outcomes | None = None) -> Self:
@@ -162,13 +164,11 @@ class Explainer(Settings, ABC):
                 of the rows.
         """
         if not isinstance(model, Model):
-            name = type(self).__name__
-            swapped = isinstance(X, Model)
-            fix = (
-                "the model comes first" if swapped else "wrap yours with hf.Model.of(model, schema)"
-            )
+            is_swapped = isinstance(X, Model)
+            usual = "wrap yours with hf.Model.of(model, schema)"
             raise ModelError(
-                f"{name}.fit(model, X) needs a holdfast Model, got {type(model).__name__}; {fix}"
+                f"{type(self).__name__}.fit(model, X) needs a holdfast Model, got "
+                f"{type(model).__name__}; {'the model comes first' if is_swapped else usual}"
             )
         self.check_kind(model)
         self.learn(model, X, y)
@@ -217,117 +217,123 @@ class Explainer(Settings, ABC):
         budget = TimeBudget(time_budget, Progress(progress, type(self).__name__))
         self.check_call(model)
         check_limits(seed, batch_size, time_budget)
-        schema = model.schema
-        before = _as_table(model, X)
+        # Whatever a search returns, only the bare model's word on the row handed in counts.
+        table = _as_table(model, X)
         wanted = Target.of(target)
         with model.eval_mode(), limited_threads(threads), budget.bar:
-            numbers_before = schema.read(before)
-            x = schema.encode_numbers(numbers_before, model.dtype)
-            scores_before = model.score_frame(before, x)
-            goal = wanted.bind(model, scores_before)
-            already_met = goal.met(scores_before)
-            why_blocked = blocked(schema, numbers_before)
-            open_rows = (~already_met & torch.tensor(why_blocked == "")).nonzero().squeeze(1)
-            problem = SearchProblem(
-                model, x, goal, schema.feasible(x), RowRandom.of(seed, x), budget
-            )
-            rows, infeasible, out_of_time = self._search(problem, open_rows, batch_size)
-            # From here on one row per answer.
-            source = torch.arange(len(x)).repeat_interleave(self.n_counterfactuals)
-            if self.n_counterfactuals > 1:
-                before = before.iloc[source.numpy()]
-                numbers_before = numbers_before[source]
-                x = x[source]
-                goal = goal[source]
-            rows = rows.flatten(0, 1)
-            numbers, changed = settle(schema, rows, numbers_before)
-            after, numbers_after, x_cf, scores, fragile = self._handed_in(
-                model, goal, numbers, before, changed
-            )
-            lost = ~goal.met(scores) if fragile is None else ~goal.met(scores) | fragile.isfinite()
-            some = lost.nonzero().squeeze(1) if schema.rounds else source[:0]
-            some = some[problem[source[some]].met(rows[some])] if len(some) else some
-            if len(some):  # they had the wanted outcome until they were rounded
-                places = some.numpy()
-                rows = _best_rounding(problem[source[some]], rows[some], numbers_before[places])
-                numbers[places], changed[places] = settle(schema, rows, numbers_before[places])
-                after, numbers_after, x_cf, scores, fragile = self._handed_in(
-                    model, goal, numbers, before, changed
-                )
-        verdicts = Verdicts(
-            already_met=already_met[source].numpy(),
-            met=goal.met(scores).numpy(),
-            blocked=why_blocked[source.numpy()],
-            broken=violations(schema, numbers_before, numbers_after),
-            infeasible=infeasible[source].numpy(),
-            out_of_time=out_of_time[source].numpy(),
-            fragile=None if fragile is None else fragile.double().numpy(),
-        )
-        reasons = verdicts.reasons(goal.describe(scores), self.advice, time_budget)
+            people = _Rows.of(model, table)
+            goal = wanted.bind(model, people.scores)
+            feasible = model.schema.feasible(people.x)
+            rng = RowRandom.of(seed, people.x)
+            problem = SearchProblem(model, people.x, goal, feasible, rng, budget)
+            source, before, answers, verdicts = self._answered(problem, people, batch_size)
+        goal = goal[source]
+        reasons = verdicts.reasons(goal.describe(answers.scores), self.advice, time_budget)
         run = Run.of(self, model, wanted, seed, time.perf_counter() - budget.start)
         return Counterfactuals(
-            before,
-            after,
-            x,
-            x_cf,
-            scores,
+            before.table,
+            answers.table,
+            before.x,
+            answers.x,
+            answers.scores,
             goal,
             verdicts.status,
             reasons,
             source.numpy(),
-            schema,
+            model.schema,
             model.classes,
             run,
-            estimate_before=scores_before[source] if model.is_regression else None,
+            estimate_before=before.scores if model.is_regression else None,
         )
 
-    def _handed_in(
-        self, model: Model, goal: BoundTarget, numbers: Array, before: pd.DataFrame, changed: Mask
-    ) -> tuple[pd.DataFrame, Array, Tensor, Tensor, Tensor | None]:
-        """Numbers (n, features) as a table, what that really holds, not what was meant to be
-        written, the same encoded, and what the models make of it: scores, and see `fragile`."""
-        schema = model.schema
-        after = schema.write(numbers, before, changed)
-        numbers_after = schema.read(after)
-        x_cf = schema.encode_numbers(numbers_after, model.dtype)
-        return (
-            after,
-            numbers_after,
-            x_cf,
-            model.score_frame(after, x_cf),
-            self.fragile(model, goal, x_cf),
+    def _answered(
+        self, problem: SearchProblem, people: "_Rows", batch_size: int
+    ) -> "tuple[Tensor, _Rows, _Answers, Verdicts]":
+        """Search where there is something to find, and judge what comes back.
+
+        Returns whose each answer is (n,), the row that it changes, the answers, and what became of
+        them.
+        """
+        schema = problem.model.schema
+        already_met = problem.goal.met(people.scores)
+        why_blocked = blocked(schema, people.numbers)
+        open_rows = (~already_met & torch.tensor(why_blocked == "")).nonzero().squeeze(1)
+        rows, infeasible, out_of_time = self._search(problem, open_rows, batch_size)
+        # From here on one row per answer.
+        source = torch.arange(len(people.x)).repeat_interleave(self.n_counterfactuals)
+        before = people[source] if self.n_counterfactuals > 1 else people
+        answers = self._handed_in(problem, source, rows.flatten(0, 1), before)
+        verdicts = Verdicts(
+            already_met=already_met[source].numpy(),
+            met=problem.goal[source].met(answers.scores).numpy(),
+            blocked=why_blocked[source.numpy()],
+            broken=violations(schema, before.numbers, answers.numbers),
+            infeasible=infeasible[source].numpy(),
+            out_of_time=out_of_time[source].numpy(),
+            fragile=None if answers.fragile is None else answers.fragile.double().numpy(),
         )
+        return source, before, answers, verdicts
+
+    def _handed_in(
+        self, problem: SearchProblem, source: Tensor, rows: Tensor, before: "_Rows"
+    ) -> "_Answers":
+        """What was found (n, d), as the rows that people would hand in: settled, judged, and where
+        rounding lost the outcome, rounded in another way and judged again.
+
+        Args:
+            problem: the questions.
+            source: (n,) which question each row answers.
+            rows: what was found.
+            before: the row of the table that each one changes.
+        """
+        schema = problem.model.schema
+        goal = problem.goal[source]
+        numbers, changed = settle(schema, rows, before.numbers)
+        answers = self._judged(problem.model, goal, numbers, before.table, changed)
+        lost = _lost_by_rounding(problem, source, rows, answers, goal)
+        if not len(lost):
+            return answers
+        places = lost.numpy()
+        rounded = _best_rounding(problem[source[lost]], rows[lost], before.numbers[places])
+        numbers[places], changed[places] = settle(schema, rounded, before.numbers[places])
+        return self._judged(problem.model, goal, numbers, before.table, changed)
+
+    def _judged(
+        self, model: Model, goal: BoundTarget, numbers: Array, before: pd.DataFrame, changed: Mask
+    ) -> "_Answers":
+        """Numbers (n, features) written into the table, read back from it, and scored: what the
+        table really holds counts, not what was meant to be written."""
+        rows = _Rows.of(model, model.schema.write(numbers, before, changed))
+        fragile = self.fragile(model, goal, rows.x)
+        return _Answers(rows.table, rows.numbers, rows.x, rows.scores, fragile)
 
     def check_call(self, model: Model) -> None:
         """Raise an error if this method, as set and fitted, cannot work on this model."""
         name = type(self).__name__
-        fix = "wrap yours with hf.Model.of(model, schema)"
         if not isinstance(model, Model):
-            raise ModelError(f"{name}.explain needs a holdfast Model; {fix}")
+            raise ModelError(
+                f"{name}.explain needs a holdfast Model; wrap yours with hf.Model.of(model, schema)"
+            )
         self.check_kind(model)
-        fix = (
-            f"hf.list_methods(gradients=False{', regression=True' if model.is_regression else ''})"
-        )
-        why = (
-            f"{name} follows gradients, and this model has none; methods that work on it are "
-            f"listed by {fix}"
-        )
-        if not model.has_grad and self.needs_grad:
-            raise ModelError(why)
+        if self.needs_grad and not model.has_grad:
+            numbers = ", regression=True" if model.is_regression else ""
+            raise ModelError(
+                f"{name} follows gradients, and this model has none; methods that work on it are "
+                f"listed by hf.list_methods(gradients=False{numbers})"
+            )
         self.check_finite()
-        if not self.is_fitted and self.needs_data:
+        if self.needs_data and not self.is_fitted:
             raise SettingError(f"{name} looks at data; call .fit(model, X_train) first")
         self.check(model)
 
     def check_kind(self, model: Model) -> None:
         """Raise an error if this is a regression model and the method is about classes."""
-        fix = f"hf.list_methods({'' if model.has_grad else 'gradients=False, '}regression=True)"
-        why = (
-            "is about classes, and this is a regression model; methods that work on it are "
-            f"listed by {fix}"
-        )
-        if not self.regression and model.is_regression:
-            raise ModelError(f"{type(self).__name__} {why}")
+        if model.is_regression and not self.regression:
+            no_gradients = "" if model.has_grad else "gradients=False, "
+            raise ModelError(
+                f"{type(self).__name__} is about classes, and this is a regression model; methods "
+                f"that work on it are listed by hf.list_methods({no_gradients}regression=True)"
+            )
 
     def _search(
         self, problem: SearchProblem, open_rows: Tensor, batch_size: int
@@ -349,13 +355,56 @@ class Explainer(Settings, ABC):
                 out_of_time[batch] = True
                 continue
             full = whole_blocks(batch)
-            found, proved = self.found(problem[full])
-            infeasible[batch] = proved[: len(batch)]
-            found = found.reshape(len(full), k, -1)[: len(batch)]
+            searched = self.searched(problem[full])
+            infeasible[batch] = searched.infeasible[: len(batch)]
+            found = searched.rows.reshape(len(full), k, -1)[: len(batch)]
             # A search that overflowed has no answer; inf and NaN are nothing a person can hand in.
             rows[batch] = torch.where(found.isfinite().all(2, keepdim=True), found, rows[batch])
             out_of_time[batch] = budget.ran_out
         return rows, infeasible, out_of_time
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Rows of a table, and what a model makes of them."""
+
+    table: pd.DataFrame
+    numbers: Array  # (n, features)
+    x: Tensor  # (n, d) encoded
+    scores: Tensor  # (n, k)
+
+    @classmethod
+    def of(cls, model: Model, table: pd.DataFrame) -> "_Rows":
+        numbers = model.schema.read(table)
+        x = model.schema.encode_numbers(numbers, model.dtype)
+        return cls(table, numbers, x, model.score_frame(table, x))
+
+    def __getitem__(self, rows: Tensor) -> "_Rows":
+        table = self.table.iloc[rows.numpy()]
+        return _Rows(table, self.numbers[rows], self.x[rows], self.scores[rows])
+
+
+@dataclass(frozen=True, eq=False)
+class _Answers(_Rows):
+    """Rows that people would hand in."""
+
+    fragile: Tensor | None  # see `Explainer.fragile`
+
+
+def _lost_by_rounding(
+    problem: SearchProblem, source: Tensor, rows: Tensor, answers: _Answers, goal: BoundTarget
+) -> Tensor:
+    """Which answers had the wanted outcome as they were found, and have it no longer as the table
+    holds them."""
+    if not problem.model.schema.rounds:
+        return source[:0]
+    fails = ~goal.met(answers.scores)
+    if answers.fragile is not None:
+        fails |= answers.fragile.isfinite()
+    lost = fails.nonzero().squeeze(1)
+    if not len(lost):
+        return lost
+    return lost[problem[source[lost]].met(rows[lost])]
 
 
 def _best_rounding(problem: SearchProblem, rows: Tensor, before: Array) -> Tensor:

@@ -2,25 +2,19 @@
 the time."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import numpy as np
-import numpy.typing as npt
-import pandas as pd
 import torch
 from torch import Tensor
 
 from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
+from holdfast._core.types import Pullback
 from holdfast.errors import SettingError
 from holdfast.models.base import Model
-from holdfast.nn.relu_network import Pullback
 from holdfast.schema.feasible import FeasibleSet
-from holdfast.target import BoundTarget, Label
-
-Rows = pd.DataFrame | Tensor  # of the table, or their encoding (n, d)
-Outcomes = Sequence[Label] | npt.NDArray[np.generic] | pd.Series  # one per row
+from holdfast.target import BoundTarget
 
 # A search aims this far beyond the goal, so that rounding in the last digit cannot lose the answer.
 SLACK = 1e-5

@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike
 from holdfast._core.checks import untyped
 from holdfast._core.files import whole_folder
 from holdfast._core.progress import Progress
+from holdfast._core.types import Label, Outcomes
 from holdfast._core.version import version
 from holdfast.errors import FileError, SettingError
 from holdfast.evaluation.audit import audit, models_needed
@@ -39,7 +40,6 @@ from holdfast.models.base import Model
 from holdfast.models.black_box import BlackBox
 from holdfast.models.torch_model import TorchModel
 from holdfast.plans import Plans
-from holdfast.problem import Outcomes
 from holdfast.render import certificates
 from holdfast.retraining.bank import BankSplit, ModelBank
 from holdfast.retraining.base_run import BaseRun
@@ -57,9 +57,9 @@ from holdfast.retraining.next_training import (
 from holdfast.retraining.outcomes import as_named, outcomes
 from holdfast.retraining.recipe import Recipe
 from holdfast.retraining.row_facts import RowFacts, warnings_about
-from holdfast.schema.infer import Settings
+from holdfast.schema.infer import InferSettings
 from holdfast.schema.schema import Schema
-from holdfast.target import Label, Target, TargetLike
+from holdfast.target import Target, TargetLike
 
 # models that guide the search: it finds out what few of them have in common by accident
 GUIDES = 160
@@ -157,7 +157,7 @@ class Recourse:
         seed: int = 0,
         workers: int | None = None,
         progress: bool = False,
-        **settings: Unpack[Settings],
+        **settings: Unpack[InferSettings],
     ) -> None:
         models_needed(hold, confidence)  # an error where they are no shares
         if family not in KINDS:
@@ -200,7 +200,11 @@ class Recourse:
         return self.model.schema
 
     def _model(
-        self, given: Any, schema: Schema | None, classes: Sequence[Label] | None, settings: Settings
+        self,
+        given: Any,
+        schema: Schema | None,
+        classes: Sequence[Label] | None,
+        settings: InferSettings,
     ) -> Model:
         if isinstance(given, Model):
             return given.with_schema(_changed(given.schema, settings)) if settings else given
@@ -671,7 +675,7 @@ def _of_today(guide: ModelBank) -> ModelBank:
     return guide.subset(today) if today else guide
 
 
-def _changed(schema: Schema, settings: Settings) -> Schema:
+def _changed(schema: Schema, settings: InferSettings) -> Schema:
     """A schema with other features fixed, or free in one direction only."""
     fields: dict[str, Any] = {}
     for word, names in settings.items():

@@ -1,19 +1,33 @@
-"""What counts as success.
+"""What counts as success: one number per row, the gap, by how much the wanted outcome leads.
 
-Everything is decided by one number per row, the gap: by how much the wanted class leads.
+A row has the wanted outcome where its gap exceeds the margin. Searches follow the gap and verdicts
+compare it, so the two cannot disagree. With scores s_1 .. s_k:
 
-    reach class y:     gap = s_y - max_{j != y} s_j          success: gap > margin
-    leave class y:     gap = max_{j != y} s_j - s_y
-    with probability:  the maximum becomes a log-sum-exp, and p_y > p  <=>  gap > log p / (1 - p)
-    predicted too:     the least of that gap, and of margin + the lead that makes the class the predicted one
-    a number v in [low, high]:    gap = min(v - low, high - v) / unit                    success: gap >= 0
+    asked for                      gap                                  margin
+    class y                        s_y - max_{j != y} s_j               0
+    class y by a margin m          the same                             m
+    class y with probability p     s_y - log sum_{j != y} exp s_j       log p / (1 - p)
+    any class but y                the same with the opposite sign      likewise
+    a number v from low to high    min(v - low, high - v) / unit        0, which is enough
 
-The last but one is for margins from 0 on, that is probabilities from one half on, where they do not
-make the class the predicted one: behind a threshold of the model's own, where searches ask
-`predict` too, and where a class is to be left, as the others together can be likelier than it while
-none of them is. The unit of the last is half the interval or the spread of the model's estimates,
-whichever is less: gaps are then of the size that they have for classes, whatever the numbers are
-counted in. Losses and verdicts come from the same gap, so a search and its judge cannot disagree.
+The third gap is the log-odds of y, so it exceeds its margin exactly where p_y > p.
+
+A margin from 0 on, which is a probability from one half on, also promises that the class will be
+the predicted one (that y no longer is, if any other class was asked for). In three cases the gap of
+the table does not keep that promise:
+
+    the model has a threshold of its own         it may predict y at 0.3, or only from 0.7 on
+    searches ask `predict` beside the scores     it may contradict them
+    one of three or more classes is to be left   the others together may reach 0.6 while each of
+                                                 them alone is behind y
+
+There the gap is the lesser of two: that of the table, by the model's own probabilities, and
+margin + the lead by which the class is predicted. It exceeds the margin where both conditions hold.
+Below 0, or below one half, the margin asks for less than the predicted class: the table alone
+counts.
+
+The unit of a number is half the interval or the spread of the model's estimates, whichever is less:
+gaps are then of the size that they have for classes, whatever the numbers are counted in.
 """
 
 import math
@@ -24,19 +38,16 @@ from functools import cached_property
 from typing import Any, Union, cast
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import torch
 from torch import Tensor
 
 from holdfast._core.checks import did_you_mean, listed
+from holdfast._core.types import Label, Labels
 from holdfast.errors import TargetError
 from holdfast.models.base import Model
 from holdfast.models.scores import probabilities, undecided
 
-Label = str | int | float | bool | np.generic  # a class
-# one class per row
-Labels = Sequence[Label] | npt.NDArray[np.generic] | pd.Series | pd.Index | Tensor
 # what may be asked for: `Target.of` makes a `Target` of it
 TargetLike = Union["Target", Label, Labels, None]
 
@@ -94,15 +105,14 @@ class Target:
 
     def __post_init__(self) -> None:
         p = self.probability
-        ends = self.interval
         margin = self.margin
-        one_kind = ends is None or (self.label is None and p is None and not margin)
-        if not one_kind:
-            raise TargetError("ask for a class or for a range of numbers, not both")
-        filled = ends is None or ends[0] < ends[1]
-        if not filled:
-            raise TargetError(f"the range {ends} is empty; its lower end comes first")
-        if not (p is None or 0 < p < 1):
+        if self.interval is not None:
+            low, high = self.interval
+            if self.label is not None or p is not None or margin:
+                raise TargetError("ask for a class or for a range of numbers, not both")
+            if not low < high:
+                raise TargetError(f"the range {self.interval} is empty; its lower end comes first")
+        if p is not None and not 0 < p < 1:
             raise TargetError(f"probability must lie between 0 and 1, got {p}")
         if p is not None and margin:
             raise TargetError("ask for a probability or a margin, not both")
@@ -125,9 +135,9 @@ class Target:
             )
         start = -math.inf if low is None else _end("low", low)
         end = _end("high", high)
-        if not start <= end:
+        if start > end:
             raise TargetError(f"the range from {start:g} to {end:g} is empty; swap its ends")
-        if not start < end:
+        if start == end:
             raise TargetError(
                 f"no estimate hits exactly {start:g} but by luck; give a range around it"
             )
@@ -154,17 +164,16 @@ class Target:
         if classes:
             same = [c for c in classes if c == text] or [c for c in classes if str(c) == text]
             return cls(same[0] if same else text, probability)
-        fix = "ask for a range alone, such as 200..250"
         if probability is not None:
-            raise TargetError(f"a regression model has no probabilities; {fix}")
+            raise TargetError(
+                "a regression model has no probabilities; ask for a range alone, such as 200..250"
+            )
         low, dots, high = text.partition("..")
         try:
             ends = [float(end) if end.strip() else None for end in (low, high)]
         except ValueError:
-            dots = ""
-            ends = []
-        readable = bool(dots) and ends != [None, None]
-        if not readable:
+            ends = [None, None]
+        if not dots or ends == [None, None]:
             raise TargetError(
                 f"of a regression model a range is wanted, such as 200..250, got {text!r}"
             )
@@ -172,41 +181,40 @@ class Target:
 
     def bind(self, model: Model, scores: Tensor) -> "BoundTarget":
         """The target for rows that the model gives `scores` (n, k) now."""
+        # All kinds of targets are told apart here; from here on there is a gap and a margin.
         if model.is_regression != (self.interval is not None):
             raise TargetError(_wrong_kind(model, self))
         if self.interval is not None:
             low, high = self.interval
             unit = max(min(model.output_scale, high / 2 - low / 2), TINY)
-            return IntervalTarget(
-                torch.zeros(len(scores), dtype=torch.int64), 1.0, 0.0, False, 1, low, high, unit
-            )
+            no_class = torch.zeros(len(scores), dtype=torch.int64)
+            return IntervalTarget(no_class, 1.0, 0.0, False, 1, low, high, unit)
         if self.label is None:
             labels = scores.argmax(1)
             sign = -1.0
         else:
             labels = self._labels(model.classes, len(scores))
             sign = 1.0
-        soft = self.probability is not None
-        margin = (
-            math.log(self.probability / (1 - self.probability)) if self.probability else self.margin
-        )
-        fix = "so there is no probability or margin to ask for; ask for the class alone"
-        has_scores = not (model.labels_only and (soft or margin))
-        if not has_scores:
-            raise TargetError(f"the model predicts classes and gives no scores, {fix}")
+        p = self.probability
+        margin = self.margin if p is None else math.log(p / (1 - p))
+        if model.labels_only and (p is not None or margin):
+            raise TargetError(
+                "the model predicts classes and gives no scores, so there is no probability or "
+                "margin to ask for; ask for the class alone"
+            )
         return BoundTarget(
             labels,
             sign,
             margin,
-            soft,
-            scores.shape[1],
+            soft=p is not None,
+            k=scores.shape[1],
             offset=model.offset,
             defers_to_predict=model.defers_to_predict,
         )
 
     def _labels(self, classes: tuple[Any, ...], n: int) -> Tensor:
-        many = isinstance(self.label, Sequence | np.ndarray | pd.Series | Tensor | pd.Index)
-        if isinstance(self.label, str) or not many:
+        is_list = isinstance(self.label, Sequence | np.ndarray | pd.Series | Tensor | pd.Index)
+        if isinstance(self.label, str) or not is_list:
             return torch.full((n,), _place(self.label, classes))
         labels = cast(Any, self.label)
         wanted: list[Any] = list(labels.tolist() if hasattr(labels, "tolist") else labels)
@@ -217,23 +225,26 @@ class Target:
 
     def __str__(self) -> str:
         if self.interval is not None:
-            low, high = (
-                written(v, 0 if v == round(v, 0) and abs(v) < HUGE else None) for v in self.interval
-            )
-            if all(map(math.isfinite, self.interval)):
-                return f"between {low} and {high}"
-            return f"at least {low}" if math.isfinite(self.interval[0]) else f"at most {high}"
-        many = not isinstance(self.label, str) and hasattr(self.label, "__len__")
-        what = (
-            "any other class"
-            if self.label is None
-            else "one class per row"
-            if many
-            else f"{self.label}"
-        )
+            return _range_in_words(*self.interval)
+        if self.label is None:
+            outcome = "any other class"
+        elif hasattr(self.label, "__len__") and not isinstance(self.label, str):
+            outcome = "one class per row"
+        else:
+            outcome = f"{self.label}"
         if self.probability is not None:
-            return f"{what} with probability {self.probability:g}"
-        return f"{what} by a margin of {self.margin:g}" if self.margin else what
+            return f"{outcome} with probability {self.probability:g}"
+        return f"{outcome} by a margin of {self.margin:g}" if self.margin else outcome
+
+
+def _range_in_words(low: float, high: float) -> str:
+    """'at least 200,000'"""
+    ends = [written(v, 0 if v == round(v, 0) and abs(v) < HUGE else None) for v in (low, high)]
+    if not math.isfinite(low):
+        return f"at most {ends[1]}"
+    if not math.isfinite(high):
+        return f"at least {ends[0]}"
+    return f"between {ends[0]} and {ends[1]}"
 
 
 def _end(name: str, value: float | None) -> float:
@@ -260,10 +271,9 @@ def written(value: float, decimals: int | None) -> str:
 def _wrong_kind(model: Model, target: Target) -> str:
     if model.is_regression:
         wanted = "any other class" if target.label is None else f"the class {target.label!r}"
-        fix = "ask for a range: hf.Target.between(low, high)"
         return (
             f"this is a regression model and has no classes, so {wanted} cannot be asked of it; "
-            f"{fix}"
+            "ask for a range: hf.Target.between(low, high)"
         )
     return (
         f"the model has classes, so ask for one of them and for no range: {listed(model.classes)}"
@@ -271,8 +281,8 @@ def _wrong_kind(model: Model, target: Target) -> str:
 
 
 def _place(label: Any, classes: tuple[Any, ...]) -> int:
-    for i, known in enumerate(classes):
-        if known == label and isinstance(known, str) == isinstance(label, str):
+    for i, name in enumerate(classes):
+        if name == label and isinstance(name, str) == isinstance(label, str):
             return i
     if all(isinstance(c, int) for c in classes) and isinstance(label, str):
         numbers = f"only numbers {list(classes)}; pass classes=[...] to Model.of (--classes LIST)"
@@ -299,13 +309,11 @@ class BoundTarget:
     def asked_of(self, model: Model) -> "BoundTarget":
         """The same, asked of another model with these classes, which may have a threshold or a
         `predict` of its own."""
-        what = (
-            "a model that predicts classes and gives no scores cannot be asked for a probability "
-            "or a margin"
-        )
-        has_scores = not (model.labels_only and (self.soft or self.margin))
-        if not has_scores:
-            raise TargetError(f"{what}; ask for the class alone (an audit: rule='class')")
+        if model.labels_only and (self.soft or self.margin):
+            raise TargetError(
+                "a model that predicts classes and gives no scores cannot be asked for a "
+                "probability or a margin; ask for the class alone (an audit: rule='class')"
+            )
         return replace(self, offset=model.offset, defers_to_predict=model.defers_to_predict)
 
     def by_class(self) -> "BoundTarget":
@@ -315,21 +323,18 @@ class BoundTarget:
     @cached_property
     def is_lead(self) -> bool:
         """Is the gap the lead by scores and nothing else?"""
-        leaves = self.k > 2 and self.soft and self.sign < 0 and self.margin >= 0
-        return not (self.soft or self.margin) or not (
-            any(self.offset) or self.defers_to_predict or leaves
-        )
+        if not (self.soft or self.margin):
+            return True
+        leaves_one_of_many = self.k > 2 and self.soft and self.sign < 0 and self.margin >= 0
+        return not (any(self.offset) or self.defers_to_predict or leaves_one_of_many)
 
     @cached_property
     def direction(self) -> float:
         """With two classes and one target for all rows: the gap is this times (s_1 - s_0). Else
         0."""
-        if (
-            self.k != 2
-            or not self.is_lead
-            or not len(self.label)
-            or bool((self.label != self.label[0]).any())
-        ):
+        if self.k != 2 or not self.is_lead or not len(self.label):
+            return 0.0
+        if bool((self.label != self.label[0]).any()):
             return 0.0
         return self.sign if int(self.label[0]) == 1 else -self.sign
 
@@ -361,9 +366,9 @@ class BoundTarget:
         """The gap and its derivative by the scores (n, k)."""
         if self.is_lead:
             return self.lead_and_slope(scores, soft=soft)
-        gap, slope = self.lead_and_slope(
-            undecided(scores) if self.defers_to_predict else scores, soft=soft
-        )
+        # by the model's own probabilities: before `predict` or a threshold had a say
+        own = undecided(scores) if self.defers_to_predict else scores
+        gap, slope = self.lead_and_slope(own, soft=soft)
         gap = gap - self.ahead.to(gap.dtype)
         if self.margin < 0:  # less is asked for than to be predicted
             return gap, slope

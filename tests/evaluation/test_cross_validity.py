@@ -20,7 +20,7 @@ from holdfast.evaluation.cross_validity import (
     spread,
     validity_matrix,
 )
-from holdfast.nn.stack import stack_of
+from holdfast.nn.module_stack import stack_of
 from holdfast.render.charts.shift import data_size, pareto, strength, validity_heatmap
 from holdfast.render.charts.theme import COLOURS
 from holdfast.retraining.bank import ModelBank, ModelGroup

@@ -26,7 +26,8 @@ from holdfast.methods.stable_neighbor_search import (
     direction,
 )
 from holdfast.nn.architecture import mlp
-from holdfast.nn.stack import ModelStack, ModuleStack, stack_of
+from holdfast.nn.module_stack import ModuleStack, stack_of
+from holdfast.nn.stack import ModelStack
 from holdfast.retraining.bank import ModelBank, ModelGroup
 from holdfast.retraining.recipe import Recipe
 from holdfast.schema.verify import blocked, violations

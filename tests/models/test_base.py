@@ -160,17 +160,13 @@ def test_a_model_says_what_it_is() -> None:
     assert shown == {
         "torch": f"Model(Sequential, {len(SCHEMA.names)} features, classes 0, 1, gradients)",
         "linear": "Model(LogisticRegression in a Pipeline, 2 features, classes 'bad', 'good', "
-        "gradients, compiled: the "
-        "linear model as a differentiable program)",
+        "gradients, compiled: the linear model as a differentiable program)",
         "trees": "Model(DecisionTreeClassifier, 2 features, classes 'bad', 'good', no gradients, "
-        "compiled: 1 tree of "
-        "up to 2 leaves, all at once over encoded rows)",
-        "black box": "Model(KNeighborsClassifier, 2 features, classes 'bad', 'good', no gradients, not "
-        "compiled: a "
-        "KNeighborsClassifier cannot be compiled)",
-        "function": "Model(function, 2 features, regression, no gradients, not compiled: a function "
-        "cannot be "
-        "compiled)",
+        "compiled: 1 tree of up to 2 leaves, all at once over encoded rows)",
+        "black box": "Model(KNeighborsClassifier, 2 features, classes 'bad', 'good', no "
+        "gradients, not compiled: a KNeighborsClassifier cannot be compiled)",
+        "function": "Model(function, 2 features, regression, no gradients, not compiled: a "
+        "function cannot be compiled)",
     }
 
 

@@ -348,7 +348,7 @@ def test_tensors_there_and_back() -> None:
     pd.testing.assert_series_equal(one.log_density(x), two.log_density(x))
     assert (two.strange_below, two.limit_) == (one.strange_below, one.limit_)
     assert two.gaussians_.jitter == one.gaussians_.jitter
-    with pytest.raises(SettingError, match="no tensors of a density: 'mean'"):
+    with pytest.raises(SettingError, match="not the tensors of a density: 'mean'"):
         FeatureDensity.from_tensors(model, {"mean": one.gaussians_.mean})
     with pytest.raises(SettingError, match="do not fit each other"):
         FeatureDensity.from_tensors(model, one.tensors() | {"constant": torch.zeros(3)})

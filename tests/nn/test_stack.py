@@ -11,15 +11,9 @@ from holdfast._core.progress import Progress
 from holdfast._core.rows import limited_threads
 from holdfast.errors import ModelError, SettingError
 from holdfast.nn.architecture import mlp
+from holdfast.nn.module_stack import ModuleStack, cross_entropy, stack_of
 from holdfast.nn.relu_network import Engine
-from holdfast.nn.stack import (
-    ModelStack,
-    ModuleStack,
-    Stack,
-    cross_entropy,
-    lent_generator,
-    stack_of,
-)
+from holdfast.nn.stack import ModelStack, Stack, lent_generator
 from holdfast.retraining.loop import Orders, RobustLoop, Variation, fit_stack, glorot, redrawn
 from support.tables import seeded
 

@@ -13,7 +13,7 @@ from sklearn.svm import SVC
 from xgboost import XGBClassifier, XGBRegressor
 
 import holdfast as hf
-from holdfast.models import black_box
+from holdfast.models import wrap_estimator
 from holdfast.retraining.bank import ModelBank
 
 X = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 2)), columns=list("ab"))
@@ -35,14 +35,14 @@ def test_judges_say_what_models_say(
     estimator: Any, outcome: Any, judged_alike: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     count = list[int]()
-    compile_scorer = black_box.compile_scorer
+    compile_scorer = wrap_estimator.compile_scorer
 
     def counted(*args: Any, **kwargs: Any) -> Any:
         count.append(1)
         return compile_scorer(*args, **kwargs)
 
     bank = ModelBank.retrain(estimator, X, outcome, SCHEMA, families={"retrain": 4})
-    monkeypatch.setattr(black_box, "compile_scorer", counted)
+    monkeypatch.setattr(wrap_estimator, "compile_scorer", counted)
     scores = bank.scores(X)
     origins = bank.origins()
     print_ = bank[1:3].fingerprint()

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import holdfast as hf
-from holdfast.schema.feature import Rule
+from holdfast.schema.rule import Rule
 from holdfast.schema.verify import blocked
 from support.worlds import worlds
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import holdfast as hf
 from holdfast.errors import FileError, SchemaError
-from holdfast.schema.feature import Rule
+from holdfast.schema.rule import Rule
 from support.worlds import tables
 
 slow = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -115,44 +115,6 @@ def test_errors_name_column_count_and_fix(frame: pd.DataFrame) -> None:
     filled = hf.Schema.infer(frame.fillna({"job": "none"}))
     with pytest.raises(SchemaError, match=r"column 'job' has 1 missing values.*fill"):
         filled.encode(frame)
-
-
-@pytest.mark.parametrize(
-    ("text", "weights", "bound"),
-    [
-        ("a <= b", {"a": 1, "b": -1}, 0),
-        ("a >= b", {"a": -1, "b": 1}, 0),
-        ("2 * a - `b c` >= -3", {"a": -2, "b c": 1}, 3),
-        ("a + 1 <= 3 + b", {"a": 1, "b": -1}, 2),
-        ("1e2 * a <= 0.5", {"a": 100}, 0.5),
-        ("-a + b <= 2", {"a": -1, "b": 1}, 2),
-        ("a + a <= 4", {"a": 2}, 4),
-    ],
-)
-def test_rules_are_read(text: str, weights: dict[str, float], bound: float) -> None:
-    rule = Rule.parse(text)
-    assert dict(rule.weights) == weights
-    assert rule.bound == bound
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "a",
-        "a < b",
-        "a <= b <= c",
-        "a == b",
-        "a * b <= 1",
-        "1 <= 2",
-        "a <= ",
-        "a ** 2 <= 1",
-        "a <= b c",
-    ],
-)
-def test_rules_that_cannot_be_read(text: str) -> None:
-    with pytest.raises(SchemaError, match="rule"):
-        Rule.parse(text)
 
 
 def test_a_level_that_the_tables_own_dtype_lacks_widens_it() -> None:

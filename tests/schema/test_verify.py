@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 import holdfast as hf
-from holdfast.schema.feature import Rule
+from holdfast.schema.rule import Rule
 from holdfast.schema.verify import blocked, violations
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 from hypothesis import strategies as st
 
 import holdfast as hf
-from holdfast.schema.feature import Rule
+from holdfast.schema.rule import Rule
 
 COLUMNS: dict[str, st.SearchStrategy[Any]] = {
     "int8": st.integers(-128, 127),

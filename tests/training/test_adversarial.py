@@ -15,7 +15,8 @@ import holdfast as hf
 from holdfast._core.progress import Progress
 from holdfast.evaluation.attacks import attacked_accuracy, pgd_attack
 from holdfast.nn.architecture import mlp
-from holdfast.nn.stack import ModuleStack, Stack, cross_entropy, stack_of
+from holdfast.nn.module_stack import ModuleStack, cross_entropy, stack_of
+from holdfast.nn.stack import Stack
 from holdfast.retraining.attacks import Adversary
 from holdfast.retraining.loop import AttackedBatches, Loop, RobustLoop, Variation
 from holdfast.retraining.recipe import Recipe

@@ -17,8 +17,8 @@ from holdfast.errors import FileError, ModelError, SettingError
 from holdfast.evaluation.bounds import scfe_step
 from holdfast.nn import ntk as kernels
 from holdfast.nn.architecture import build, describe
+from holdfast.nn.module_stack import stack_of
 from holdfast.nn.ntk import NTK, kernel, scores, scores_and_gradient
-from holdfast.nn.stack import stack_of
 from holdfast.training.ntk import attacked, fit_ntk
 from support.law_table import SCHEMA, TABLE, people
 

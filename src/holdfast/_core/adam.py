@@ -1,10 +1,14 @@
 """Adam (Kingma and Ba 2015): one step of many tensors at once, and the optimiser of a stack of
 models.
 
-    m <- b1 m + (1 - b1) g,   v <- b2 v + (1 - b2) g^2,   p <- p - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
+    m <- b1 m + (1 - b1) g
+    v <- b2 v + (1 - b2) g^2
+    p <- p - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
 
 torch's fused kernel, which `torch.optim.Adam(fused=True)` calls, makes a step in one pass over
 memory. It is private, so where torch has none, plain tensor operations do the same up to rounding.
+The optimiser itself, over one tensor for each model, gives the same bits in 1.8 to 4.5 times the
+time: it gathers its lists of tensors anew in every step.
 """
 
 from collections.abc import Sequence

@@ -13,19 +13,18 @@ from typing import Any
 import numpy as np
 
 from holdfast._core.checks import untyped
+from holdfast._core.types import AnyArray
 from holdfast.errors import SettingError
 
-Array = np.ndarray[Any, Any]
 
-
-def exact_interval(seen: Any, n: int, confidence: float = 0.95) -> tuple[Array, Array]:
+def exact_interval(seen: Any, n: int, confidence: float = 0.95) -> tuple[AnyArray, AnyArray]:
     """Two-sided bounds of a share."""
     check_share("confidence", confidence)
     tail = (1 - confidence) / 2
     return _lower(seen, n, tail), 1 - _lower(n - np.asarray(seen), n, tail)
 
 
-def lower_bound(seen: Any, n: int, confidence: float = 0.95) -> Array:
+def lower_bound(seen: Any, n: int, confidence: float = 0.95) -> AnyArray:
     """The one-sided bound that the true share exceeds with this confidence."""
     check_share("confidence", confidence)
     return _lower(seen, n, 1 - confidence)
@@ -49,7 +48,7 @@ def check_share(name: str, value: float) -> None:
         raise SettingError(f"{name} must lie between 0 and 1, got {value}")
 
 
-def _lower(seen: Any, n: int, tail: float) -> Array:
+def _lower(seen: Any, n: int, tail: float) -> AnyArray:
     k = np.asarray(seen, dtype=np.float64)
     bound = untyped("scipy.stats").beta.ppf(tail, np.maximum(k, 1), n - k + 1)
     return np.where(k > 0, bound, 0.0)

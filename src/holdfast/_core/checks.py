@@ -42,14 +42,15 @@ def optional(module: str, extra: str) -> Any:
 
 def require_integer(name: str, value: object, least: int = 1) -> None:
     """Raise a `SettingError` unless a setting is an integer of at least `least`."""
-    good = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
-    if not good:
+    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < least:
         raise SettingError(f"{name} must be an integer of at least {least}, got {value!r}")
 
 
 def require_number(name: str, value: object, *, positive: bool = False) -> None:
     """Raise a `SettingError` unless a setting is a finite number of at least 0, or above it."""
-    good = isinstance(value, Real) and not isinstance(value, bool) and 0 <= float(value) < math.inf
-    least = "positive" if positive else "at least 0"
-    if not (good and not (positive and value == 0)):
+    number = math.nan
+    if isinstance(value, Real) and not isinstance(value, bool):
+        number = float(value)
+    if not 0 <= number < math.inf or (positive and number == 0):
+        least = "positive" if positive else "at least 0"
         raise SettingError(f"{name} must be a number and {least}, got {value!r}")

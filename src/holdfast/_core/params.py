@@ -69,8 +69,7 @@ class Settings:
     def check_finite(self) -> None:
         """Raise a `SettingError` if a setting is a number that single precision cannot hold."""
         for name, value in self.get_params(deep=False).items():
-            fits = not isinstance(value, float) or abs(value) < LARGEST
-            if not fits:
+            if isinstance(value, float) and not abs(value) < LARGEST:  # NaN too
                 raise SettingError(f"{name} must be a finite number, got {value}")
 
     def __repr__(self) -> str:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from holdfast.datasets.dataset import Dataset, Images
 from holdfast.datasets.fetch import Place, content, place, shipped_toml
 from holdfast.datasets.sources import FILES
-from holdfast.schema.infer import Settings
+from holdfast.schema.infer import InferSettings
 from holdfast.schema.schema import Schema
 
 P = ParamSpec("P")
@@ -59,7 +59,7 @@ class About:
         groups: "pd.Series[Any] | None" = None,
         parts: "pd.Series[Any] | None" = None,
         inferred_from: pd.DataFrame | None = None,
-        **settings: Unpack[Settings],
+        **settings: Unpack[InferSettings],
     ) -> Dataset:
         """The table with its outcome; its schema is inferred from it, or from another table of the
         same columns."""

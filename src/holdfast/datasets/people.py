@@ -5,7 +5,7 @@ import pandas as pd
 
 from holdfast.datasets.catalogue import About, dataset, from_zero
 from holdfast.datasets.dataset import Dataset
-from holdfast.schema.infer import Settings
+from holdfast.schema.infer import InferSettings
 
 GRADES = ["F", "D", "C", "B", "A"]
 
@@ -49,7 +49,7 @@ def _pupils(about: About, rocoursenet: bool) -> Dataset:
         letters = np.digitize(table[grade].astype(int), [10, 12, 14, 16])
         X[grade] = np.array(GRADES, dtype=object)[letters]
     y = pd.Series(np.where(table["G3"] >= 14, "high", "low"), index=X.index)
-    settings: Settings = {"fixed": ["age", "failures", "Mjob", "Fjob", "Medu", "Fedu"]}
+    settings: InferSettings = {"fixed": ["age", "failures", "Mjob", "Fjob", "Medu", "Fedu"]}
     if rocoursenet:
         settings |= {"categories": [*named, "Medu", "Fedu"], "scaling": "minmax"}
     else:
@@ -75,7 +75,7 @@ def adult(about: About) -> Dataset:
     y = table.pop("income")
     parts = table.pop("split")
     X = table.drop(columns="fnlwgt")
-    settings: Settings = {
+    settings: InferSettings = {
         "fixed": ["age", "sex", "race", "native-country", "relationship", "marital-status"],
         "up": ["education"],
         "ordered": {"education": table["education"].groupby(years).first().tolist()},

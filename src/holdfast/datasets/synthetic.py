@@ -12,11 +12,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from holdfast._core.types import Array
 from holdfast.datasets.catalogue import About, dataset
 from holdfast.datasets.dataset import Dataset
 from holdfast.errors import SettingError
-
-Array = NDArray[np.float64]
 
 
 def _table(

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from holdfast.errors import FileError
-from holdfast.schema.feature import Feature, repeated
+from holdfast.schema.columns import repeated
+from holdfast.schema.feature import Feature
 from holdfast.schema.schema import Schema
 
 # Before pandas 3.1 a number read from CSV could be off in its last digit, which may cost an answer

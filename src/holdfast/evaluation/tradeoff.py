@@ -31,6 +31,7 @@ from torch import Tensor
 from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import chunks, rows_per_chunk
+from holdfast._core.types import Label
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.distances import distance_of, l2
 from holdfast.errors import SettingError
@@ -41,7 +42,7 @@ from holdfast.evaluation.cross_validity import CrossValidity, cross_validity
 from holdfast.explainer import Explainer
 from holdfast.methods.descent import Descent
 from holdfast.models.base import Model
-from holdfast.target import Label, Status
+from holdfast.target import Status
 from holdfast.training.adversarial import AdversarialModels
 
 Array = np.ndarray[Any, Any]

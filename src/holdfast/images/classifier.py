@@ -20,12 +20,12 @@ from torch import Tensor
 from holdfast._core.checks import did_you_mean, listed
 from holdfast._core.params import Settings
 from holdfast._core.progress import Progress, Shown
+from holdfast._core.types import Outcomes
 from holdfast.errors import SettingError
 from holdfast.images.loop import Epoch, Schedule, fit_images
 from holdfast.images.model import ImageModel, ImagesLike, as_images
 from holdfast.images.resnet import Shape, folded, trainable
 from holdfast.nn.stack import lent_generator
-from holdfast.problem import Outcomes
 from holdfast.registry import parse_settings
 
 Labelled = tuple[Any, Any]  # images and their labels

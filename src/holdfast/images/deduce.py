@@ -22,12 +22,12 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
+from holdfast._core.types import Outcomes
 from holdfast.errors import ModelError, SettingError
 from holdfast.images.greedy import GreedyPixels, Slopes
 from holdfast.images.model import ImageModel, ImageModelLike, ImagesLike
 from holdfast.images.spectral.jacobian import lipschitz, spectrally_normalised
 from holdfast.models.density import FeatureDensity, Gaussians
-from holdfast.problem import Outcomes
 from holdfast.target import BoundTarget
 
 UNBOUNDED = "this network has no spectral normalisation"

@@ -27,13 +27,13 @@ from torch.nn import functional as F
 from holdfast._core.checks import require_integer
 from holdfast._core.progress import Progress
 from holdfast._core.rows import limited_threads
+from holdfast._core.types import Outcomes
 from holdfast.errors import ModelError, SettingError
 from holdfast.images.classifier import Held, ImageClassifier, Labelled, training_images
 from holdfast.images.loop import Epoch, accuracy, batched, check_converged, line
 from holdfast.images.model import ImageModel, ImagesLike
 from holdfast.models.scores import Outputs, to_scores
 from holdfast.nn.stack import lent_generator, padded, row_block
-from holdfast.problem import Outcomes
 from holdfast.retraining.loop import Loop, Orders, Variation, derived, redrawn
 
 # of batch normalisation, as torch has them

@@ -22,12 +22,13 @@ from holdfast._core.params import Settings
 from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import limited_threads, per_row
+from holdfast._core.types import Outcomes
 from holdfast._core.version import version
 from holdfast.counterfactuals import Run
 from holdfast.errors import SettingError, TargetError
 from holdfast.images.model import ImageModel, ImageModelLike, ImagesLike, as_images, words
 from holdfast.images.result import ImageCounterfactuals
-from holdfast.problem import Outcomes, TimeBudget, check_limits
+from holdfast.problem import TimeBudget, check_limits
 from holdfast.target import BoundTarget, Status, Target, TargetLike
 
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
+from holdfast._core.types import Ints
 from holdfast.errors import SettingError
 from holdfast.render.png import Bytes, to_bytes
 from holdfast.render.svg import Drawing, Svg, cut, width_of
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 Order = Literal["spread", "asked", "fewest", "most"]
 By = Literal["pair", "image"]
-Ints = NDArray[np.int64]
 
 RED = 197, 27, 38
 BLUE = 0, 92, 172

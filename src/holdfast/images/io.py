@@ -13,10 +13,10 @@ from torch import Tensor
 
 from holdfast import datasets
 from holdfast._core.checks import did_you_mean, untyped
+from holdfast._core.types import Outcomes
 from holdfast.counterfactuals import run_of
 from holdfast.errors import FileError, SettingError
 from holdfast.images.model import ImagesLike, Size, as_images
-from holdfast.problem import Outcomes
 from holdfast.target import BoundTarget
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from holdfast._core.checks import did_you_mean
 from holdfast._core.rows import RowBlocks, chunks
+from holdfast._core.types import Outcomes
 from holdfast.errors import HoldfastError, ModelError, SettingError
 from holdfast.images._stored import Size as Size
 from holdfast.images._stored import filled, laid_out, part_of, read_network, write_network
@@ -26,7 +27,6 @@ from holdfast.images._stored import holds_images as holds_images
 from holdfast.images.resnet import ResNet, Shape
 from holdfast.models.density import FeatureDensity, HasImageModel
 from holdfast.models.scores import Outputs, looks_like_probabilities, to_scores
-from holdfast.problem import Outcomes
 
 # bytes from 0 to 255, or numbers from 0 to 1: (n, h, w) or (n, c, h, w)
 ImagesLike = npt.ArrayLike | Tensor

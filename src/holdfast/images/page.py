@@ -12,9 +12,10 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from holdfast._core.checks import optional
+from holdfast._core.types import Ints
 from holdfast.errors import MissingExtraError
 from holdfast.images.charts import confidence_chart, pixels_chart
-from holdfast.images.grid import Ints, chosen, colours, difference
+from holdfast.images.grid import chosen, colours, difference
 from holdfast.render.charts.theme import to_svg
 from holdfast.render.html import by_status, inline_svg, middle, provenance, render, write_page
 from holdfast.render.png import Bytes, encoded

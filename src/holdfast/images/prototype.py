@@ -36,13 +36,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from holdfast._core.rows import chunks, per_row, rows_per_chunk
+from holdfast._core.types import Outcomes
 from holdfast.distances import l1, squared_l2
 from holdfast.errors import SettingError
 from holdfast.images.autoencoders import Codec, ConvAutoencoder, ready_for
 from holdfast.images.explainer import Found, ImageExplainer, ImageSearchProblem
 from holdfast.images.model import ImageModel, ImageModelLike, ImagesLike, as_images, padded, words
 from holdfast.methods._fista import bisected
-from holdfast.problem import Outcomes
 
 CLIP = 1000.0  # gradients are cut off here, per pixel
 

@@ -22,12 +22,12 @@ from typing import ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
+from holdfast._core.types import Outcomes
 from holdfast.errors import SettingError
 from holdfast.images.autoencoders import Codec, ConvVAE, ready_for
 from holdfast.images.deduce import cross_entropy
 from holdfast.images.explainer import Found, ImageExplainer, ImageSearchProblem
 from holdfast.images.model import ImageModel, ImageModelLike, ImagesLike, as_images, padded, words
-from holdfast.problem import Outcomes
 
 Optimizer = Literal["sgd", "adam"]
 STEPS: dict[Optimizer, float] = {"sgd": 1e-5, "adam": 0.05}

@@ -39,10 +39,11 @@ from holdfast._core.rows import (
     pad_rows,
     rows_per_chunk,
 )
+from holdfast._core.types import Pullback
 from holdfast.errors import SettingError
 from holdfast.models.formats import safetensors
 from holdfast.nn.architecture import build, describe, mlp
-from holdfast.nn.relu_network import Engine, Pullback, padded_layers
+from holdfast.nn.relu_network import Engine, padded_layers
 from holdfast.retraining.loop import initialised
 from holdfast.schema.schema import Schema
 

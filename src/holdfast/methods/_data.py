@@ -9,10 +9,11 @@ from torch import Tensor
 
 from holdfast._core.checks import untyped
 from holdfast._core.rows import chunks
+from holdfast._core.types import Outcomes, Rows
 from holdfast.errors import SettingError
 from holdfast.explainer import Explainer
 from holdfast.models.base import Model
-from holdfast.problem import Outcomes, Rows, SearchProblem
+from holdfast.problem import SearchProblem
 from holdfast.target import Target
 
 

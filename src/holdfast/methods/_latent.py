@@ -5,11 +5,11 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from holdfast._core.types import Outcomes, Rows
 from holdfast.errors import SettingError
 from holdfast.explainer import Explainer
 from holdfast.methods._autoencoder import Kind, TableAutoencoder, autoencoder
 from holdfast.models.base import Model
-from holdfast.problem import Outcomes, Rows
 from holdfast.schema.schema import Schema
 
 

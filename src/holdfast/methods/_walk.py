@@ -10,8 +10,8 @@ from torch import Tensor
 from holdfast._core.adam import adam_step
 from holdfast._core.checks import untyped
 from holdfast._core.rows import ROW_BLOCK
+from holdfast._core.types import Pullback
 from holdfast.distances import least_squares_step, penalty_of
-from holdfast.nn.relu_network import Pullback
 from holdfast.problem import SearchProblem
 from holdfast.schema.feasible import FeasibleSet
 

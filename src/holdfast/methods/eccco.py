@@ -19,12 +19,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from holdfast._core.types import Outcomes, Rows
 from holdfast.errors import SettingError
 from holdfast.methods._data import classes_of, encoded, scores_of
 from holdfast.methods._energy import RIDGE, decay
 from holdfast.methods._guided import GuidedMethod, GuidedWalk
 from holdfast.models.base import Model
-from holdfast.problem import Outcomes, Rows
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

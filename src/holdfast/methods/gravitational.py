@@ -14,12 +14,13 @@ import torch
 from torch import Tensor
 
 from holdfast._core.rows import chunks, rows_per_chunk
+from holdfast._core.types import Outcomes, Rows
 from holdfast.distances import l1
 from holdfast.errors import SettingError
 from holdfast.methods._data import check_columns, classes_of, encoded, scores_of
 from holdfast.methods._guided import GuidedMethod, GuidedWalk
 from holdfast.models.base import Model
-from holdfast.problem import Outcomes, Rows, SearchProblem
+from holdfast.problem import SearchProblem
 
 POOL = 1000  # rows of a class among which neighbours are looked for
 

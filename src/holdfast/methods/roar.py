@@ -23,13 +23,14 @@ import torch
 from torch import Tensor
 
 from holdfast._core.params import preset
+from holdfast._core.types import Outcomes, Rows
 from holdfast.distances import BallNorm, Distance, distance_of, l1, l2, linf, mse
 from holdfast.errors import SettingError
 from holdfast.explainer import Explainer
 from holdfast.methods._data import check_columns, encoded
 from holdfast.methods._local_linear import Plane, fit_planes, shares_of
 from holdfast.models.base import Model
-from holdfast.problem import Outcomes, Rows, SearchProblem
+from holdfast.problem import SearchProblem
 
 Optimizer = Literal["adam", "rmsprop", "sgd"]
 

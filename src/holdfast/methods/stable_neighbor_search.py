@@ -17,6 +17,7 @@ from torch import Tensor
 
 from holdfast._core.params import Trait
 from holdfast._core.rows import CACHE_CELLS, ROW_BLOCK, chunks, rows_per_chunk, whole_blocks
+from holdfast._core.types import Outcomes, Rows
 from holdfast.distances import l2
 from holdfast.errors import ModelError, SettingError
 from holdfast.explainer import Explainer
@@ -24,7 +25,7 @@ from holdfast.methods._data import encoded
 from holdfast.methods._path_integral import Path, PathValue, Value, path_value, stack_value
 from holdfast.methods.min_cost import MinCost
 from holdfast.models.base import Model
-from holdfast.problem import SLACK, Outcomes, Rows, SearchProblem
+from holdfast.problem import SLACK, SearchProblem
 from holdfast.retraining.bank import ModelBank
 from holdfast.target import Target
 
@@ -181,7 +182,7 @@ class StableNeighborSearch(Explainer):
 
     def search(self, problem: SearchProblem) -> Tensor:
         m = self.n_counterfactuals
-        found = self.first.found(problem)[0].reshape(len(problem) * m, -1)
+        found = self.first.searched(problem).rows.reshape(len(problem) * m, -1)
         many = problem if m == 1 else problem[torch.arange(len(problem)).repeat_interleave(m)]
         x0 = torch.where(
             found.isfinite().all(1, keepdim=True), many.feasible.project(found), many.x

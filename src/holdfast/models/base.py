@@ -24,9 +24,10 @@ import torch
 from torch import Tensor, nn
 
 from holdfast._core.checks import listed
+from holdfast._core.types import Pullback
 from holdfast.errors import ModelError, SchemaError
 from holdfast.models.scores import OUTPUTS, Conversion, Inputs, Outputs
-from holdfast.nn.relu_network import Engine, Pullback
+from holdfast.nn.relu_network import Engine
 from holdfast.schema.schema import Row, Schema
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class Model(ABC):
         >>> data = hf.datasets.moons()
         >>> model = hf.Model.of(LogisticRegression().fit(data.X, data.y), data.schema)
         >>> model
-        Model(LogisticRegression, 2 features, classes ..., gradients, compiled: the linear model as ...)
+        Model(LogisticRegression, 2 features, classes ..., gradients, compiled: the linear ...)
         >>> bool((model.predict(data.X) == data.y).mean() > 0.8)
         True
     """
@@ -157,7 +158,7 @@ class Model(ABC):
 
             return wrap_module(model, schema, names, outputs)
         # It is a model itself, and needs all of `compiled`.
-        from holdfast.models.black_box import wrap_estimator
+        from holdfast.models.wrap_estimator import wrap_estimator
 
         return wrap_estimator(
             model, schema, names, outputs, inputs or "frame", convert=convert, missing=missing
@@ -237,10 +238,11 @@ class Model(ABC):
         Args:
             schema: made of the model's own, as by `model.schema.change(age={"change": "fixed"})`.
         """
-        what = "with_schema takes a schema that encodes rows as the model's own does; make it with"
-        fix = "model.schema.change(...), or wrap the model again with hf.Model.of(...)"
         if _encoding_of(schema) != _encoding_of(self.schema):
-            raise ModelError(f"{what} {fix}")
+            raise ModelError(
+                "with_schema takes a schema that encodes rows as the model's own does; make it "
+                "with model.schema.change(...), or wrap the model again with hf.Model.of(...)"
+            )
         return replace(self, schema=schema)
 
     def shortfall(
@@ -336,9 +338,11 @@ def class_names(classes: Sequence[Any] | None, columns: int, outputs: Outputs) -
             raise ModelError(
                 f"a regression model estimates one number per row, this one gives {columns}"
             )
-        fix = "leave classes out, or pass outputs='logits' if what it gives is the score of a class"
         if classes:
-            raise ModelError(f"a regression model has no classes, got {list(classes or ())}; {fix}")
+            raise ModelError(
+                f"a regression model has no classes, got {list(classes or ())}; leave classes "
+                "out, or pass outputs='logits' if what it gives is the score of a class"
+            )
         return ()
     k = max(columns, 2)
     names = _plain_names(range(k) if classes is None else classes)

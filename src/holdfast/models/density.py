@@ -1,7 +1,9 @@
 """Where a model's features are at home: one Gaussian per class.
 
-    p_c = N(mu_c, Sigma_c)        mean and 1/(n - 1) covariance of the features of class c, in double precision
-    ld_c(z) = log p_c(z) = -1/2 |L_c^-1 (z - mu_c)|^2 - sum_i log (L_c)_ii - f/2 log 2 pi,     Sigma_c = L_c L_c^T
+    p_c = N(mu_c, Sigma_c)    mean and 1/(n - 1) covariance of the features of class c, in double
+                              precision
+    ld_c(z) = log p_c(z) = -1/2 |L_c^-1 (z - mu_c)|^2 - sum_i log (L_c)_ii - f/2 log 2 pi
+    Sigma_c = L_c L_c^T
 
 Mukhoti et al. 2021 (deep deterministic uncertainty). Features of small networks do not span their
 space, so jitter is added to the diagonal: 1e-6 of its mean, doubled until every class has a
@@ -27,10 +29,10 @@ from holdfast.models.torch_model import TorchModel
 from holdfast.nn.architecture import flat_layers
 
 if TYPE_CHECKING:
+    from holdfast._core.types import Outcomes
     from holdfast.counterfactuals import Counterfactuals
     from holdfast.images.model import ImageModel
     from holdfast.images.result import ImageCounterfactuals
-    from holdfast.problem import Outcomes
 
 Examples = pd.DataFrame | Tensor | npt.ArrayLike  # rows of a table, their encoding, or images
 JITTER = 1e-6
@@ -53,9 +55,10 @@ class Gaussians:
     def of(cls, z: Tensor, labels: Tensor, k: int) -> "Gaussians":
         """Fit to features (n, f) of classes (n,)."""
         z = z.detach().double()
-        what = f"features {tuple(z.shape)} and labels {tuple(labels.shape)} do not belong together"
         if z.ndim != 2 or len(z) != len(labels):
-            raise SettingError(what)
+            raise SettingError(
+                f"features {tuple(z.shape)} and labels {tuple(labels.shape)} do not belong together"
+            )
         if not z.isfinite().all():
             raise SettingError(
                 "some features are non-finite; look for NaN or inf in the model or the data"
@@ -160,9 +163,10 @@ class FeatureDensity:
     def __init__(
         self, model: "Model | ImageModel | HasImageModel", *, strange_below: float = 0.01
     ) -> None:
-        what = f"strange_below must be a share of the data between 0 and 1, got {strange_below}"
         if not 0 < strange_below < 1:
-            raise SettingError(what)
+            raise SettingError(
+                f"strange_below must be a share of the data between 0 and 1, got {strange_below}"
+            )
         self.model = model if isinstance(model, Model) else _image_model(model)
         self.strange_below = strange_below
 
@@ -179,9 +183,11 @@ class FeatureDensity:
         labels = torch.tensor([place[label] for label in given.tolist()], dtype=torch.int64)
         z = self.features(X)
         counts = torch.bincount(labels, minlength=len(classes))
-        what = f"class {classes[int(counts.argmin())]!r} has {int(counts.min())} rows"
-        if not int(counts.min()) >= 2:
-            raise SettingError(f"{what}; every class of the model needs 2 to have a Gaussian")
+        if int(counts.min()) < 2:
+            raise SettingError(
+                f"class {classes[int(counts.argmin())]!r} has {int(counts.min())} rows; every "
+                "class of the model needs 2 to have a Gaussian"
+            )
         self.gaussians_ = Gaussians.of(z, labels, len(place))
         self.limit_ = float(torch.quantile(self.gaussians_.mixture(z), self.strange_below))
         return self
@@ -227,29 +233,29 @@ class FeatureDensity:
         cls, model: "Model | ImageModel", tensors: Mapping[str, Tensor]
     ) -> "FeatureDensity":
         """The density that `tensors` came from, for the model that it was fitted to."""
-        known = set(tensors) == {"mean", "whiten", "constant", "numbers"}
-        if not known:
-            raise SettingError(f"these are no tensors of a density: {listed(sorted(tensors))}")
+        # A file may hold anything: nothing is calculated with before it fits.
+        if set(tensors) != {"mean", "whiten", "constant", "numbers"}:
+            raise SettingError(f"these are not the tensors of a density: {listed(sorted(tensors))}")
         mean = tensors["mean"].double()
         whiten = tensors["whiten"].double()
         constant = tensors["constant"].double()
         k, f = mean.shape if mean.ndim == 2 else (0, 0)
-        sizes = (
+        sizes_fit = (
             whiten.shape == (k, f, f)
             and constant.shape == (k,)
             and tensors["numbers"].shape == (3,)
         )
         finite = all(bool(t.isfinite().all()) for t in tensors.values())
-        if not (k and sizes and finite):
+        if not (k and sizes_fit and finite):
             raise SettingError("the tensors of the density do not fit each other")
         jitter, strange_below, limit = (float(v) for v in tensors["numbers"])
         density = cls(model, strange_below=strange_below)
-        wanted = len(density.model.classes), getattr(density.model, "feature_count", f)
-        what = (
-            f"the density has {k} classes and {f} features, the model {wanted[0]} and {wanted[1]}"
-        )
-        if (k, f) != wanted:
-            raise SettingError(what)
+        classes = len(density.model.classes)
+        features = getattr(density.model, "feature_count", f)
+        if (k, f) != (classes, features):
+            raise SettingError(
+                f"the density has {k} classes and {f} features, the model {classes} and {features}"
+            )
         density.gaussians_ = Gaussians(mean, whiten, constant, jitter)
         density.limit_ = limit
         return density

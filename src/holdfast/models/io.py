@@ -13,7 +13,7 @@ from holdfast._core.checks import listed
 from holdfast.errors import FileError, HoldfastError
 from holdfast.models.base import Model, names_of
 from holdfast.models.formats import safetensors
-from holdfast.models.formats.detect import kind_of
+from holdfast.models.formats.detect import kind_of_file
 from holdfast.models.formats.read import read
 from holdfast.models.scores import OUTPUTS, Inputs, Outputs
 from holdfast.models.torch_model import wrap_module
@@ -33,7 +33,7 @@ def load_model(
     inputs: Inputs | None = None,
 ) -> Model:
     """A model from a file; see `Model.load`. The formats are read in `holdfast.models.formats`."""
-    kind = kind_of(path)
+    kind = kind_of_file(path)
     if kind.name == "safetensors":
         return _load_safetensors(path, schema, classes)
     found = read(path, kind, schema, trust=trust, inputs=inputs)

@@ -12,12 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from holdfast._core.rows import ROW_BLOCK, pad_rows
+from holdfast._core.types import Pullback
 from holdfast.errors import ModelError
 from holdfast.models.base import Model, Shortfall, class_names, output_scale_of, probe_rows
 from holdfast.models.formats import safetensors
 from holdfast.models.scores import Outputs, looks_like_probabilities, to_scores
 from holdfast.nn.architecture import describe, flat_layers
-from holdfast.nn.relu_network import Engine, Pullback
+from holdfast.nn.relu_network import Engine
 from holdfast.schema.schema import Schema
 
 if TYPE_CHECKING:
@@ -195,8 +196,7 @@ def _probe(module: nn.Module, schema: Schema, dtype: torch.dtype) -> Tensor:
                 f"the module cannot take encoded rows of {schema.width} columns: {error}"
             ) from None
     n = len(rows)
-    fits = raw.ndim in (1, 2) and len(raw) == len(rows)
-    if not fits:
+    if not (raw.ndim in (1, 2) and len(raw) == len(rows)):
         raise ModelError(f"the module maps {n} rows to shape {tuple(raw.shape)}, expected ({n}, k)")
     if not bool(raw.isfinite().all()):
         raise ModelError(

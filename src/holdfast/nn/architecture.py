@@ -67,10 +67,11 @@ def describe(module: nn.Module) -> list[Layer]:
     out: list[Layer] = []
     for layer in flat_layers(module):
         name = type(layer).__name__
-        known = name in LAYERS and type(layer) is LAYERS[name][0]
-        what = f"cannot write down a {name} layer; models that can be saved are nn.Sequential of"
-        if not known:
-            raise ModelError(f"{what} {', '.join(LAYERS)}")
+        if not (name in LAYERS and type(layer) is LAYERS[name][0]):
+            raise ModelError(
+                f"cannot write down a {name} layer; models that can be saved are nn.Sequential "
+                f"of {', '.join(LAYERS)}"
+            )
         entry: Layer = {"layer": name}
         for key in LAYERS[name][1]:
             value: Any = getattr(layer, key)
@@ -93,9 +94,8 @@ def build(layers: Sequence[Layer]) -> nn.Sequential:
             )
         kind, known = LAYERS[name]
         for key in settings:
-            what = f"layer {name!r} in the model file has an unknown setting {key!r}"
             if key not in (*known, "bias"):
-                raise ModelError(what)
+                raise ModelError(f"layer {name!r} in the model file has an unknown setting {key!r}")
         try:
             made.append(kind(**settings))
         except (TypeError, ValueError, RuntimeError) as error:

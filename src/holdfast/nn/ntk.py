@@ -1,7 +1,7 @@
 """The neural tangent kernel of an infinitely wide two-layer ReLU network, and the model it makes.
 
-    K(x, x') = x.x' (pi - acos u) / (2 pi),    u = x.x' / (|x| |x'|)          only the first layer is trained
-             = x.x' Pr(g.x > 0 and g.x' > 0),  g ~ N(0, I)
+    K(x, x') = x.x' (pi - acos u) / (2 pi),    u = x.x' / (|x| |x'|)
+             = x.x' Pr(g.x > 0 and g.x' > 0),  g ~ N(0, I)          only the first layer is trained
     f(x)     = sum_j w_j K(x, x_j)
     grad f   = sum_j (C_j + S_j) x_j  -  (sum_j S_j u_j |x_j|) x / |x|
                C_j = w_j (pi - acos u_j) / (2 pi),    S_j = w_j u_j / (2 pi sqrt(1 - u_j^2))

@@ -5,16 +5,15 @@ h_0 = x,   a_i = h_{i-1} W_i^T + b_i,   h_i = max(a_i, 0),   scores = a_L
 d scores . v / d h_{i-1} = (d scores . v / d h_i  *  [h_i > 0]) W_i
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from holdfast._core.rows import COLUMN_BLOCK
+from holdfast._core.types import Pullback
 from holdfast.nn.architecture import flat_layers
-
-Pullback = Callable[[Tensor], Tensor]  # (n, k) weights on the scores -> (n, d) gradient by the rows
 
 
 class Engine:

@@ -1,28 +1,25 @@
 """Many networks of one architecture in one tensor: scored together, trained together.
 
 `Stack` computes gradients by hand, layer by layer, with one batched product where a loop over
-models would make M small ones. It and `ModuleStack` keep all parameters in one flat vector, so that
-one call of Adam, which works element by element, updates every model exactly as if it were trained
-alone.
+models would make M small ones. It and `ModuleStack`, in `nn.module_stack`, keep all parameters in
+one flat vector, so that one call of Adam, which works element by element, updates every model
+exactly as if it were trained alone.
 
 `vjp` has rows in the last axis, (M, d, n): on small tables sums over a few columns or classes then
 run along memory, and so do the products, which is two to three times as fast.
 """
 
-import copy
 import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vjp, vmap
 
-from holdfast.errors import ModelError
 from holdfast.nn.architecture import flat_layers, mlp
 from holdfast.nn.relu_network import Engine
 
@@ -114,9 +111,13 @@ class ModelStack(ABC):
         """A module's own tensors under the names used here."""
         return tensors
 
+    @abstractmethod
+    def empty(self, count: int) -> "ModelStack":
+        """Room for so many models of the same architecture."""
+
     def select(self, models: Tensor) -> "ModelStack":
         """Some of the models, as a stack of their own."""
-        out = stack_of(self.module(0), len(models))
+        out = self.empty(len(models))
         for value, source in zip(out.state().values(), self.state().values(), strict=True):
             value.copy_(source[models])
         return out
@@ -136,7 +137,8 @@ class Stack(ModelStack):
         self.grad = torch.zeros_like(self.theta)
         self.block = row_block(min(a * b for a, b in pairs))
         self.buffers = dict[int, list[tuple[Tensor, Tensor]]]()
-        self.layers, self.slopes = self._views(self.theta, pairs), self._views(self.grad, pairs)
+        self.layers = self._views(self.theta, pairs)
+        self.slopes = self._views(self.grad, pairs)
         self.transposed = [(w.mT, b.mT) for w, b in self.layers]  # for rows in the last axis
 
     def _views(self, flat: Tensor, pairs: list[tuple[int, int]]) -> list[tuple[Tensor, Tensor]]:
@@ -161,11 +163,13 @@ class Stack(ModelStack):
         sizes = [engine.inputs, *[len(w) for w, _ in engine.weights]]
         return cls(sizes, count, engine.weights[0][0].dtype)
 
+    def empty(self, count: int) -> "Stack":
+        return Stack(self.sizes, count, self.theta.dtype)
+
     def scores(self, x: Tensor) -> Tensor:
         w, b = self.layers[-1]
-        return torch.baddbmm(b, self.hidden(x if x.ndim == 3 else padded(x, self.block)), w)[
-            :, : x.shape[-2]
-        ]
+        rows = x if x.ndim == 3 else padded(x, self.block)
+        return torch.baddbmm(b, self.hidden(rows), w)[:, : x.shape[-2]]
 
     def gradient(self, x: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
         x = x.expand(self.count, -1, -1)
@@ -270,7 +274,8 @@ class Stack(ModelStack):
         gw, gb = self.slopes[-1]
         k = self.sizes[-1]
         # One logit, or two of which only the difference counts: a sigmoid and half the products.
-        line, bias = (w[..., 1:] - w[..., :1], b[..., 1:] - b[..., :1]) if k == 2 else (w, b)
+        line = w[..., 1:] - w[..., :1] if k == 2 else w
+        bias = b[..., 1:] - b[..., :1] if k == 2 else b
         g = torch.baddbmm(bias, h, line)
         if k > 2:
             g = torch.softmax(g, 2).sub_(nn.functional.one_hot(labels, k))
@@ -278,7 +283,7 @@ class Stack(ModelStack):
             g.sigmoid_().sub_(labels[..., None])
         g *= 1 / n if weights is None else weights[..., None] / n
         if k == 2:
-            torch.bmm(h.transpose(1, 2), g, out=(one := torch.empty_like(line)))
+            one = torch.bmm(h.transpose(1, 2), g, out=torch.empty_like(line))
             total = g.sum(1, keepdim=True)
             gw[..., 1:] = one
             gw[..., :1] = -one
@@ -339,149 +344,6 @@ class LayerPullback:
         return torch.baddbmm(out.mT, slope.mT, self.models.transposed[0][0], out=out.mT).mT
 
 
-@dataclass(frozen=True, eq=False)
-class AutogradPullback:
-    """The way back through any module."""
-
-    back: Callable[[Tensor], tuple[Tensor, ...]]
-
-    def slope(self, v: Tensor) -> Tensor:
-        return self.back(v.mT)[0].flatten(2).mT
-
-    def onto(self, slope: Tensor, out: Tensor) -> Tensor:
-        return out.add_(slope)
-
-
-class ModuleStack(ModelStack):
-    """Any torch module, through `torch.func`; one that draws random numbers or keeps statistics
-    trains alone."""
-
-    def __init__(self, module: nn.Module, count: int) -> None:
-        self.template = copy.deepcopy(module)
-        self.count = count
-        for p in self.template.parameters():
-            p.requires_grad_(False)
-        self.alone = count == 1
-        shapes = {name: p.shape for name, p in self.template.named_parameters()}
-        if len(shapes) <= 0:
-            raise ModelError(f"a {type(module).__name__} has no parameters to train")
-        self.part_sizes = [shape.numel() for shape in shapes.values()]
-        self.theta = torch.zeros(
-            count * sum(self.part_sizes), dtype=next(self.template.parameters()).dtype
-        )
-        self.block = row_block(min(self.part_sizes))
-        parts = torch.split(self.theta, [count * n for n in self.part_sizes])
-        self.parts = {
-            name: v.view(count, *shape)
-            for (name, shape), v in zip(shapes.items(), parts, strict=True)
-        }
-        self.statistics = {
-            name: v.expand(count, *v.shape).clone() for name, v in self.template.named_buffers()
-        }
-
-    def trains_alone(self, rows: Tensor) -> bool:
-        """A module that draws from the global generator or updates buffers cannot be batched over
-        models."""
-        if self.statistics:
-            return True
-        with lent_generator(0):
-            before = torch.get_rng_state()
-            self.template.train()(rows)
-            return not torch.equal(before, torch.get_rng_state())
-
-    def scores(self, x: Tensor) -> Tensor:
-        rows = x if x.ndim == 3 else padded(x, self.block)
-        each = vmap(self._raw, in_dims=(0, 0, 0 if x.ndim == 3 else None))
-        return each(self.parts, self.statistics, rows)[:, : x.shape[-2]]
-
-    def gradient(self, x: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
-        net = self.template.train()
-        m = self.count
-        weights = (
-            torch.ones(1, 1, dtype=x.dtype).expand(labels.shape) if weights is None else weights
-        )
-
-        def loss(parts: Named, statistics: Named, rows: Tensor, y: Tensor, w: Tensor) -> Tensor:
-            return (w * cross_entropy(functional_call(net, (parts, statistics), (rows,)), y)).mean()
-
-        batch = (x.expand(m, *x.shape[1:]), labels.expand(m, -1), weights.expand(m, -1))
-        slope: Any = grad(loss)
-        if self.alone:
-            own = [{k: v[0] for k, v in part.items()} for part in (self.parts, self.statistics)]
-            slopes: Named = slope(*own, *[v[0] for v in batch])
-        else:
-            slopes = vmap(slope)(self.parts, self.statistics, *batch)
-        return torch.cat([slopes[name].reshape(-1) for name in self.parts])
-
-    def ascent(self, x: Tensor, labels: Tensor) -> Tensor:
-        m = self.count
-
-        def loss(rows: Tensor, parts: Named, statistics: Named, y: Tensor) -> Tensor:
-            raw = self._raw(parts, statistics, rows)
-            if raw.shape[1] > 2:
-                return cross_entropy(raw, y).sum()
-            lead = raw[:, -1] - raw[:, 0] if raw.shape[1] == 2 else raw[:, 0]
-            return ((1 - 2 * y) * lead).sum()
-
-        slope: Any = grad(loss)
-        return vmap(slope)(
-            x.expand(m, *x.shape[1:]), self.parts, self.statistics, labels.expand(m, -1)
-        )
-
-    def vjp(self, x: Tensor, shape: Sequence[int] = ()) -> tuple[Tensor, StackPullback]:
-        def score(rows: Tensor) -> Tensor:
-            return self._each(self._raw, self.parts, self.statistics, rows)
-
-        rows = x.mT.contiguous()
-        differentiate = cast(Any, vjp)
-        raw, back = differentiate(score, rows.view(*rows.shape[:2], *shape) if len(shape) else rows)
-        return raw.mT, AutogradPullback(back)
-
-    def backprop(
-        self, x: Tensor, more: Sequence[Tensor], slope: Callable[[Tensor], Tensor]
-    ) -> tuple[Tensor, Tensor]:
-        def one(parts: Named, statistics: Named, rows: Tensor, used: Tensor) -> Tensor:
-            first = self._raw(parts, statistics, rows, training=True)
-            return torch.cat([first, self._raw(parts, statistics, used)]) if len(used) else first
-
-        def total(parts: Named, statistics: Named, *rows: Tensor) -> tuple[Tensor, Tensor]:
-            raw = self._each(one, parts, statistics, *rows)
-            return (raw * slope(raw.detach())).sum(), raw
-
-        by_parts: Any = grad(total, has_aux=True)
-        slopes, raw = by_parts(
-            self.parts, self.statistics, x.expand(self.count, *x.shape[1:]), torch.cat([*more], 1)
-        )
-        return torch.cat([slopes[name].reshape(-1) for name in self.parts]), raw
-
-    def _raw(
-        self, parts: Named, statistics: Named, rows: Tensor, *, training: bool = False
-    ) -> Tensor:
-        """(n, k) outputs of one model."""
-        out = functional_call(self.template.train(training), (parts, statistics), (rows,))
-        return out[:, None] if out.ndim == 1 else out
-
-    def _each(
-        self, one: Callable[..., Tensor], parts: Named, statistics: Named, *rows: Tensor
-    ) -> Tensor:
-        """What a function of one model's tensors and rows gives for every model."""
-        if not self.alone:
-            return vmap(one)(parts, statistics, *rows)
-        own = [{k: v[0] for k, v in part.items()} for part in (parts, statistics)]
-        return one(*own, *[v[0] for v in rows])[None]
-
-    def module(self, i: int) -> nn.Module:
-        net = copy.deepcopy(self.template)
-        # A tensor that has two names in the module, or none in its files, is in place already.
-        net.load_state_dict(
-            {name: value[i].clone() for name, value in self.state().items()}, strict=False
-        )
-        return net.requires_grad_(True).eval()
-
-    def state(self) -> Named:
-        return {**self.parts, **self.statistics}
-
-
 def row_block(products: int) -> int:
     """How many rows make a score independent of n, when a row takes this many products in the
     smallest layer."""
@@ -502,17 +364,3 @@ def lent_generator(seed: int) -> Generator[None]:
         yield
     finally:
         torch.set_rng_state(before)
-
-
-def cross_entropy(raw: Tensor, y: Tensor) -> Tensor:
-    """(n,) the loss of raw outputs: one logit, or one per class."""
-    if raw.ndim == 1 or raw.shape[1] == 1:
-        return nn.functional.binary_cross_entropy_with_logits(
-            raw.reshape(-1), y.to(raw.dtype), reduction="none"
-        )
-    return nn.functional.cross_entropy(raw, y, reduction="none")
-
-
-def stack_of(module: nn.Module, count: int) -> ModelStack:
-    """Room for `count` models like this one, by hand where possible."""
-    return Stack.like(module, count) or ModuleStack(module, count)

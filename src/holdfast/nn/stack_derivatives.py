@@ -31,6 +31,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
+from holdfast._core.types import Pullback
+
 SLOPE = 0.01
 # hidden layers are filled up to multiples of it: products of narrow matrices are several times
 # slower
@@ -40,7 +42,6 @@ Curve = Callable[[Tensor], Tensor]  # R z -> R d_L
 Loss = Literal["squared", "entropy"]  # of two classes
 Columns = Tensor | slice  # some columns of the rows
 Masks = Sequence[Tensor]  # of dropout, for each hidden layer
-Pullback = Callable[[Tensor], Tensor]  # dL/dz -> dL/dx
 
 
 class Weights:

@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from holdfast._core.checks import optional
+from holdfast._core.types import Ints, Mask
 from holdfast.render.charts.theme import (
     MOST_BARS,
     MOST_DOTS,
@@ -21,8 +22,7 @@ from holdfast.render.charts.theme import (
     row_names,
     to_svg,
 )
-from holdfast.render.sentences import Ints, headings, joined, moves, sentences
-from holdfast.schema.feature import Mask
+from holdfast.render.sentences import headings, joined, moves, sentences
 from holdfast.target import IntervalTarget, Status
 
 if TYPE_CHECKING:

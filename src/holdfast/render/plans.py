@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from holdfast._core.checks import optional
+from holdfast._core.types import Ints
 from holdfast.render import certificates
 from holdfast.render.charts.audit import survival_cost
 from holdfast.render.charts.theme import MOST_BARS, MOST_DOTS, changed_features, to_svg
@@ -30,7 +31,7 @@ from holdfast.render.html import (
     table_lines,
     write_page,
 )
-from holdfast.render.sentences import Ints, headings, moves, sentences
+from holdfast.render.sentences import headings, moves, sentences
 from holdfast.target import Status
 
 if TYPE_CHECKING:

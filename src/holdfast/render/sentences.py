@@ -19,16 +19,16 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from holdfast.schema.feature import Array, Feature, Level, Mask, differ
+from holdfast._core.types import Array, Ints, Mask
+from holdfast.schema.columns import differ
+from holdfast.schema.feature import Feature, Level
 from holdfast.target import DIGITS, HUGE, MOST_DECIMALS, IntervalTarget, Status, written
 
 if TYPE_CHECKING:
     from holdfast.counterfactuals import Counterfactuals
 
-Ints = npt.NDArray[np.int64]
 
 CURRENCIES = ("$", "€", "£", "¥", "₹")
 MISSING = "missing"

@@ -1,7 +1,7 @@
 """Attacks inside a ball: rows near x that a model gets most wrong.
 
-    z_0     = x + epsilon u,   u in the unit ball               or x itself
-    z_{t+1} = P( z_t + a epsilon dir(grad_z loss(z_t)) )        P: into the ball around x, and into the box
+    z_0     = x + epsilon u,   u in the unit ball           or x itself
+    z_{t+1} = P( z_t + a epsilon dir(grad_z loss(z_t)) )    P: into the ball around x and the box
 
     linf    dir(g) = sign(g)      |z - x|_inf <= epsilon
     l2      dir(g) = g / |g|_2    |z - x|_2   <= epsilon

@@ -24,13 +24,13 @@ from torch import Tensor
 from holdfast._core.checks import did_you_mean, listed, untyped
 from holdfast._core.progress import Progress
 from holdfast._core.rows import chunks, limited_threads, rows_per_chunk
+from holdfast._core.types import Outcomes, Rows
 from holdfast.counterfactuals import Counterfactuals, RowSelection, positions
 from holdfast.errors import ModelError, SchemaError, SettingError
 from holdfast.models.base import Model, ModelLike
 from holdfast.models.scores import to_scores
 from holdfast.models.torch_model import TorchModel
 from holdfast.nn.stack import ModelStack, Stack
-from holdfast.problem import Outcomes, Rows
 from holdfast.retraining.base_run import BaseRun
 from holdfast.retraining.families import FOR_ESTIMATORS, FOR_NETWORKS, family
 from holdfast.retraining.fitted import FittedEstimators

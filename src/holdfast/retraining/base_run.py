@@ -14,12 +14,12 @@ from torch import Tensor, nn
 
 from holdfast._core.checks import require_integer
 from holdfast._core.progress import Progress
+from holdfast._core.types import Outcomes
 from holdfast.errors import ModelError, SettingError
 from holdfast.models.base import Model
 from holdfast.models.black_box import BlackBox
 from holdfast.nn.architecture import describe
 from holdfast.nn.stack import ModelStack, Stack
-from holdfast.problem import Outcomes
 from holdfast.retraining.estimators import (
     EstimatorFit,
     described,
@@ -116,6 +116,8 @@ class BaseRun:
             raise SettingError("window= counts periods of time; pass time= as well")
         if window is not None:
             require_integer("window", window)
+        # A model that knows its settings is its own recipe. One of an XGBoost file has forgotten
+        # them: what it has learnt on these rows tells the settings that fit best.
         forgetful = is_forgetful(recipe)
         column = outcomes(table, y)
         if forgetful and not isinstance(recipe, Model):
@@ -123,12 +125,12 @@ class BaseRun:
                 cast(Any, recipe), schema, classes=None if classes is None else list(classes)
             )
         if isinstance(recipe, Model) and not recipe.is_regression:
-            own = (
-                getattr(recipe.wrapped, "classes_", None) if isinstance(recipe, BlackBox) else None
-            )
-            column = as_named(
-                column, range(len(recipe.classes)) if own is None else own, recipe.classes
-            )
+            learnt_names = None
+            if isinstance(recipe, BlackBox):
+                learnt_names = getattr(recipe.wrapped, "classes_", None)
+            if learnt_names is None:
+                learnt_names = range(len(recipe.classes))
+            column = as_named(column, learnt_names, recipe.classes)
             classes = recipe.classes if classes is None else classes
         if forgetful:
             assert isinstance(recipe, BlackBox)
@@ -210,21 +212,21 @@ class BaseRun:
     def earlier(self) -> list[Tensor]:
         """(n,) the rows of each earlier window, that which ends one period before the newest
         first."""
-        fix = "pass time=, the name of a column or one value for each row"
         if self.periods is None:
-            raise SettingError(f"the family 'history' needs to know how old rows are; {fix}")
+            raise SettingError(
+                "the family 'history' needs to know how old rows are; pass time=, the name of a "
+                "column or one value for each row"
+            )
         count = int(self.periods.max()) + 1
         length = count - 1 if self.window is None else self.window
         ends = [end for end in range(count - 1, 0, -1) if self.window is None or end >= length][
             :MOST_AGO
         ]
-        what = (
-            f"there are {count} periods, and the model in use learns from {self.window or 'all'} "
-            "of them"
-        )
-        if not bool(ends):
+        if not ends:
             raise SettingError(
-                f"the family 'history' needs an earlier window: {what}; pass a smaller window="
+                f"the family 'history' needs an earlier window: there are {count} periods, and "
+                f"the model in use learns from {self.window or 'all'} of them; pass a smaller "
+                "window="
             )
         return [(self.periods < end) & (self.periods >= end - length) for end in ends]
 
@@ -329,10 +331,9 @@ class BaseRun:
             rows = table.copy()
             epochs = variation.epochs[i] if variation.epochs else recipe.epochs
             # else the order makes no difference
-            ordered = recipe.estimator is not None or recipe.batch_size < n
-            digest.update(
-                f"{variation.weights[i]} {variation.order[i] if ordered else None} {epochs}".encode()
-            )
+            is_ordered = recipe.estimator is not None or recipe.batch_size < n
+            order = variation.order[i] if is_ordered else None
+            digest.update(f"{variation.weights[i]} {order} {epochs}".encode())
             epsilon = variation.epsilon[i] if variation.epsilon else recipe.epsilon
             if epsilon:
                 digest.update(f"{float(epsilon)} {recipe.adversary()} {recipe.attack_box}".encode())
@@ -348,8 +349,7 @@ class BaseRun:
 
 def _positions(pool: Sequence[int], n: int) -> Tensor:
     rows = torch.as_tensor(np.asarray(pool), dtype=torch.int64)
-    good = len(rows) == len(set(map(int, pool))) and bool(((rows >= 0) & (rows < n)).all())
-    if not good:
+    if not (len(rows) == len(set(map(int, pool))) and bool(((rows >= 0) & (rows < n)).all())):
         raise SettingError(f"pool must hold different positions of rows between 0 and {n - 1}")
     return rows
 

@@ -22,9 +22,9 @@ import torch
 from holdfast._core.progress import Progress
 from holdfast.errors import FileError, ModelError
 from holdfast.models.compiled.decision_rule import core
-from holdfast.models.compiled.preprocessing import kind_of
+from holdfast.models.compiled.preprocessing import type_name
 from holdfast.models.formats import safetensors
-from holdfast.nn.stack import stack_of
+from holdfast.nn.module_stack import stack_of
 from holdfast.retraining.bank import ModelBank, ModelGroup
 from holdfast.retraining.base_run import BaseRun
 from holdfast.retraining.fitted import FittedEstimators
@@ -75,7 +75,7 @@ def _key(run: BaseRun) -> str:
 
 
 def _library(estimator: Any) -> str:
-    name = kind_of(core(estimator)).partition(".")[0]
+    name = type_name(core(estimator)).partition(".")[0]
     return "scikit-learn" if name == "sklearn" else name
 
 

@@ -17,7 +17,7 @@ from holdfast._core.progress import Progress
 from holdfast.errors import ModelError, SettingError
 from holdfast.models.base import Inputs
 from holdfast.models.compiled.decision_rule import core, name_of
-from holdfast.models.compiled.preprocessing import kind_of
+from holdfast.models.compiled.preprocessing import type_name
 from holdfast.retraining.fitted import FittedEstimator
 from holdfast.retraining.outcomes import class_numbers, plain
 from holdfast.schema.schema import Schema
@@ -74,7 +74,7 @@ class EstimatorFit:
         # Some libraries know no names, only the numbers 0 .. k - 1, and numbers come in any order
         # of the names.
         unsorted = all(isinstance(name, str) for name in names) and names != sorted(names)
-        numbered = unsorted or kind_of(core(self.estimator)).startswith("xgboost.")
+        numbered = unsorted or type_name(core(self.estimator)).startswith("xgboost.")
         ways = (
             [by_name]
             if set(names) == set(numbers)
@@ -116,10 +116,11 @@ class EstimatorFit:
     def _named(self, clone: Any, learns: list[Any]) -> FittedEstimator:
         """A fitted classifier that was to learn these classes, under the names of the recipe's."""
         names = list(self.classes)
-        what = f"the estimator ({name_of(clone)})"
-        known = hasattr(clone, "classes_")
-        if not known:
-            raise ModelError(f"{what} learns no classes; it is neither classifier nor regressor")
+        if not hasattr(clone, "classes_"):
+            raise ModelError(
+                f"the estimator ({name_of(clone)}) learns no classes; it is neither classifier "
+                "nor regressor"
+            )
         learnt = [plain(c) for c in clone.classes_]
         called = [names[learns.index(c)] if c in learns else c for c in learnt]
         if set(learnt) != set(learns):
@@ -175,7 +176,7 @@ def of_rows(value: Any, rows: npt.NDArray[np.int64], n: int) -> Any:
 
 def weight_name(estimator: Any) -> str:
     """What `fit` calls the weights of rows: of a pipeline, those of its last step."""
-    if kind_of(estimator) == "sklearn.Pipeline":
+    if type_name(estimator) == "sklearn.Pipeline":
         return f"{estimator.steps[-1][0]}__{weight_name(estimator.steps[-1][1])}"
     return "sample_weight"
 
@@ -226,7 +227,7 @@ def one_thread(estimator: Any) -> dict[str, Any]:
     out = dict[str, Any]()
     for key, value in params.items():
         prefix, _, name = key.rpartition("__")
-        library = kind_of(params[prefix] if prefix else estimator).partition(".")[0]
+        library = type_name(params[prefix] if prefix else estimator).partition(".")[0]
         # None is one for scikit-learn
         many = value != 1 and (value is not None or library in ("xgboost", "lightgbm"))
         if name == "n_jobs" and many:
@@ -247,7 +248,9 @@ def settings_of(estimator: Any, names: Sequence[str]) -> dict[str, float]:
         prefix, _, name = key.rpartition("__")
         owner = params[prefix] if prefix else estimator
         value = (
-            XGBOOST.get(name) if given is None and kind_of(owner).startswith("xgboost.") else given
+            XGBOOST.get(name)
+            if given is None and type_name(owner).startswith("xgboost.")
+            else given
         )
         number = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
         trees = name != "max_iter" or type(owner).__name__.startswith("HistGradientBoosting")
@@ -279,7 +282,9 @@ def described(value: Any) -> str:
     if callable(value):
         code = getattr(value, "__code__", None)
         inside = f" {code.co_code.hex()} {code.co_consts!r} {code.co_names!r}" if code else ""
-        return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', repr(value))}{inside}"
+        module = getattr(value, "__module__", "")
+        name = getattr(value, "__qualname__", repr(value))
+        return f"{module}.{name}{inside}"
     return repr(value)
 
 

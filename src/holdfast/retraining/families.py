@@ -218,12 +218,11 @@ def _scaled(
     """A variation whose estimators have other values of some settings; integers of at least
     `least`, if given."""
     known = settings_of(run.recipe.estimator, settings)
-    why = (
-        f"the estimator has none of {listed(settings)} with a number that limits it; set one, or "
-        "leave the family out"
-    )
-    if not bool(known):
-        raise SettingError(f"family {name!r}: {why}")
+    if not known:
+        raise SettingError(
+            f"family {name!r}: the estimator has none of {listed(settings)} with a number that "
+            "limits it; set one, or leave the family out"
+        )
 
     def scaled(setting: str, value: Any, factor: float) -> Any:
         if least is None:

@@ -2,8 +2,7 @@
 judge rows by it."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any, overload
 
 from holdfast.models.base import Model
@@ -12,32 +11,38 @@ from holdfast.models.scores import Inputs, Outputs
 from holdfast.schema.schema import Schema
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class FittedEstimator:
-    """An estimator, and all that makes a model of it."""
+    """An estimator, and all that makes a model of it, which is made once."""
 
     estimator: Any
     schema: Schema
     classes: tuple[Any, ...]  # none of a regressor
     inputs: Inputs
     outputs: Outputs | None = None
+    _model: Model | None = field(default=None, init=False, repr=False)
+    _judge: Judge | None = field(default=None, init=False, repr=False)
 
-    @cached_property
+    @property
     def model(self) -> Model:
-        names = self.classes or None
-        outputs = self.outputs
-        return Model.of(
-            self.estimator, self.schema, classes=names, outputs=outputs, inputs=self.inputs
-        )
+        if self._model is None:
+            self._model = Model.of(
+                self.estimator,
+                self.schema,
+                classes=self.classes or None,
+                outputs=self.outputs,
+                inputs=self.inputs,
+            )
+        return self._model
 
     def judge(self, like: BlackBox) -> Model:
         """The model, if it is there already; or what judges rows of a table as it would, which is
         like another."""
-        if "model" in self.__dict__:
-            return self.model
-        return self.__dict__.setdefault(
-            "_judge", Judge.like(like, self.estimator, self.classes or None, self.outputs)
-        )
+        if self._model is not None:
+            return self._model
+        if self._judge is None:
+            self._judge = Judge.like(like, self.estimator, self.classes or None, self.outputs)
+        return self._judge
 
 
 class FittedEstimators(Sequence[Model]):

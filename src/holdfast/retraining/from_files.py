@@ -19,7 +19,7 @@ from holdfast.errors import SettingError
 from holdfast.models.base import Model
 from holdfast.models.black_box import BlackBox
 from holdfast.models.compiled.from_boosters import Boosted, BoostedNumbers, is_booster, is_xgboost
-from holdfast.models.compiled.preprocessing import kind_of
+from holdfast.models.compiled.preprocessing import type_name
 from holdfast.retraining.estimators import EstimatorFit
 from holdfast.retraining.fitted import FittedEstimators
 
@@ -87,7 +87,7 @@ def booster_of(model: Any) -> Any:
         return inner.booster
     if is_booster(inner):
         return inner
-    if kind_of(inner) in ("xgboost.XGBClassifier", "xgboost.XGBRegressor") and hasattr(
+    if type_name(inner) in ("xgboost.XGBClassifier", "xgboost.XGBRegressor") and hasattr(
         inner, "_Booster"
     ):
         booster: Any = inner.get_booster()
@@ -103,9 +103,11 @@ def lightgbm_estimator(booster: Any) -> Any:
     given = dict(
         re.findall(r"^\[(\w+): (\S+)\]$", text.partition("\nparameters:")[2], re.MULTILINE)
     )
-    what = "this LightGBM model does not say with which settings it was made"
     if "learning_rate" not in given:
-        raise SettingError(f"{what}; pass recipe= (--recipe FILE)")
+        raise SettingError(
+            "this LightGBM model does not say with which settings it was made; pass recipe= "
+            "(--recipe FILE)"
+        )
     settings: dict[str, Any] = {"n_estimators": booster.current_iteration()}
     for name, (ours, usual) in SETTINGS.items():
         value = given.get(name, usual)
@@ -124,6 +126,7 @@ def xgboost_estimator(model: BlackBox, X: pd.DataFrame, y: "pd.Series[Any]", see
     """XGBoost's classifier or regressor with what a model without settings says, and the learning
     rate of the list with which it comes out most alike on the rows that it learnt from; a warning
     says what was taken for granted."""
+    # The learning rate is in no XGBoost file, and makes the most of what a new fit looks like.
     settings = xgboost_settings(booster_of(model))
     kind: Any = getattr(
         untyped("xgboost"), "XGBRegressor" if model.is_regression else "XGBClassifier"
@@ -134,21 +137,19 @@ def xgboost_estimator(model: BlackBox, X: pd.DataFrame, y: "pd.Series[Any]", see
     table = X.iloc[rows]
     outcome = y.iloc[rows]
     wanted = _leads(model, table)
-    how = model.schema, model.classes, seed
     made = {rate: kind(**settings, learning_rate=rate) for rate in RATES}
     fits = FittedEstimators(
-        EstimatorFit(each, model.inputs, table, outcome, *how)() for each in made.values()
+        EstimatorFit(each, model.inputs, table, outcome, model.schema, model.classes, seed)()
+        for each in made.values()
     )
     gaps = [float(np.abs(_leads(judge, table) - wanted).mean()) for judge in fits.judges()]
     apart = dict(zip(made, gaps, strict=True))
     best = min(apart, key=lambda rate: apart[rate])
     warnings.warn(
         f"an XGBoost file does not say how the model was made: {settings['n_estimators']} rounds "
-        "and depth "
-        f"{settings['max_depth']} are read off its trees, learning rate {best:g} scores the "
-        "training rows most alike "
-        f"(apart by {apart[best]:.2g} in the mean), all else is taken to be as usual; a recipe "
-        "settles it",
+        f"and depth {settings['max_depth']} are read off its trees, learning rate {best:g} scores "
+        f"the training rows most alike (apart by {apart[best]:.2g} in the mean), all else is taken "
+        "to be as usual; a recipe settles it",
         stacklevel=4,
     )
     return made[best]

@@ -13,7 +13,8 @@ from holdfast.models.base import Model
 from holdfast.models.black_box import CompiledModel
 from holdfast.models.torch_model import TorchModel
 from holdfast.nn.architecture import flat_layers
-from holdfast.nn.stack import ModelStack, Stack, stack_of
+from holdfast.nn.module_stack import stack_of
+from holdfast.nn.stack import ModelStack, Stack
 from holdfast.nn.stack_derivatives import AnyModule, Leaky, Net, Weights
 from holdfast.retraining.outcomes import class_names, class_numbers, outcomes
 
@@ -93,8 +94,7 @@ def with_logits(model: Model, what: str) -> TorchModel:
 def encoded(model: Model, X: Any) -> Tensor:
     """(n, d) rows of a table, or their encoding, in the model's kind of numbers."""
     x = X.detach().to(model.dtype) if isinstance(X, Tensor) else model.schema.encode(X, model.dtype)
-    good = x.ndim == 2 and x.shape[1] == model.schema.width and len(x) > 0
-    if not good:
+    if not (x.ndim == 2 and x.shape[1] == model.schema.width and len(x) > 0):
         raise SettingError(
             f"need at least one row of {model.schema.width} columns, got {tuple(x.shape)}"
         )

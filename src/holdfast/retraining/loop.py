@@ -26,7 +26,8 @@ from holdfast._core.progress import Progress
 from holdfast._core.rows import CACHE_CELLS, limited_threads, rows_per_chunk
 from holdfast.distances import BallNorm, distance_of
 from holdfast.errors import SettingError
-from holdfast.nn.stack import ModelStack, ModuleStack, Stack, lent_generator, stack_of
+from holdfast.nn.module_stack import ModuleStack, stack_of
+from holdfast.nn.stack import ModelStack, Stack, lent_generator
 from holdfast.retraining.attacks import Adversary
 
 Start = Callable[[int], dict[str, Tensor]]  # a seed -> named initial tensors
@@ -223,8 +224,7 @@ def fit_in_parts(
 
 def check_finite(tensors: Iterable[Tensor]) -> None:
     """Raise a `SettingError` if training has led to weights that are non-finite."""
-    finite = all(bool(value.isfinite().all()) for value in tensors)
-    if not finite:
+    if not all(bool(value.isfinite().all()) for value in tensors):
         raise SettingError("training diverged: some weights are non-finite; lower lr")
 
 
@@ -240,10 +240,11 @@ def models_at_once(module: nn.Module, batch_size: int, models: int) -> int:
 def check_batches(module: nn.Module, n: int, batch_size: int) -> None:
     """Raise a `SettingError` if a batch would be too small for one of the layers."""
     single = min(n, batch_size) == 1 or n % batch_size == 1
-    left = f"batch_size {batch_size} leaves one of {n} rows to a batch of its own"
-    too_small = single and any(isinstance(m, nn.BatchNorm1d) for m in module.modules())
-    if too_small:
-        raise SettingError(f"{left}, on which BatchNorm1d cannot be trained; take another")
+    if single and any(isinstance(m, nn.BatchNorm1d) for m in module.modules()):
+        raise SettingError(
+            f"batch_size {batch_size} leaves one of {n} rows to a batch of its own, on which "
+            "BatchNorm1d cannot be trained; take another"
+        )
 
 
 def _fit(
@@ -406,8 +407,7 @@ def redrawn(module: nn.Module, seed: int) -> dict[str, Tensor]:
                 reset()
                 continue
             kind = type(layer).__name__
-            fixed = not list(layer.parameters(recurse=False))
-            if not fixed:
+            if list(layer.parameters(recurse=False)):
                 raise SettingError(
                     f"cannot draw the weights of a {kind} anew; give it a method reset_parameters()"
                 )

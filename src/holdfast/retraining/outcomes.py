@@ -9,9 +9,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from holdfast._core.types import Label, Outcomes
 from holdfast.errors import SettingError
-from holdfast.problem import Outcomes
-from holdfast.target import Label
 
 ClassNames = Sequence[Label] | npt.NDArray[Any]  # in the order of the scores
 

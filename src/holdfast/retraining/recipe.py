@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from holdfast._core.checks import did_you_mean
 from holdfast._core.progress import Progress
+from holdfast._core.types import Outcomes
 from holdfast.errors import FileError, HoldfastError, ModelError, SettingError
 from holdfast.models.base import Inputs, Model
 from holdfast.models.black_box import BlackBox
@@ -24,7 +25,6 @@ from holdfast.models.compiled.decision_rule import is_regressor
 from holdfast.models.torch_model import TorchModel
 from holdfast.nn.architecture import build, describe, flat_layers, mlp
 from holdfast.nn.stack import ModelStack, lent_generator
-from holdfast.problem import Outcomes
 from holdfast.retraining.estimators import (
     Estimator,
     EstimatorFit,
@@ -77,34 +77,34 @@ class Recipe(RobustLoop):
     def __post_init__(self) -> None:
         super().__post_init__()
         widths: Any = self.hidden
-        listed = hasattr(widths, "__iter__") and not isinstance(widths, str)
-        if not listed:
+        if isinstance(widths, str) or not hasattr(widths, "__iter__"):
             raise SettingError(f"hidden must be a list of widths, got {widths!r}")
+        # as Python has it for fields of frozen classes that are made the same when they are set
         object.__setattr__(self, "hidden", tuple(widths))
         if self.inputs not in ("frame", "encoded"):
             raise SettingError(f"inputs must be 'frame' or 'encoded', got {self.inputs!r}")
         if self.module is not None and self.estimator is not None:
             raise SettingError("a recipe has a module or an estimator, not both")
-        attacked = self.estimator is not None and bool(self.epsilon)
-        if attacked:
+        if self.estimator is not None and self.epsilon:
             raise SettingError(
                 "only networks can be trained adversarially; this recipe is an estimator's"
             )
-        good = all(isinstance(h, Integral) and int(h) >= 1 for h in self.hidden)
-        if not good:
+        if not all(isinstance(h, Integral) and int(h) >= 1 for h in self.hidden):
             raise SettingError(
                 f"hidden widths must be integers of at least 1, got {list(self.hidden)}"
             )
         for last in flat_layers(self.module)[-1:] if self.module is not None else ():
-            ends = f"the module ends in {type(last).__name__}"
-            logits = not isinstance(last, nn.Softmax | nn.Sigmoid)
-            if not logits:
-                raise SettingError(f"{ends}, but is trained on its logits; leave that layer out")
+            if isinstance(last, nn.Softmax | nn.Sigmoid):
+                raise SettingError(
+                    f"the module ends in {type(last).__name__}, but is trained on its logits; "
+                    "leave that layer out"
+                )
 
     @classmethod
     def of(cls, model: "RecipeLike", **settings: Any) -> "Recipe":
         """The recipe of a torch module, a scikit-learn-style estimator, or a `Model` that wraps
         one."""
+        # What wraps an estimator is taken off: a recipe fits it anew, on tables of its own.
         if isinstance(model, Recipe):
             return replace(model, **settings)
         inner: Any = model
@@ -112,21 +112,7 @@ class Recipe(RobustLoop):
             settings = {"inputs": inner.inputs, **settings}
             inner = inner.wrapped.estimator if isinstance(inner.wrapped, InOrder) else inner.wrapped
         if isinstance(inner, TorchModel):
-            numbers = (
-                "networks are trained as classifiers, and this one is a regression model; an "
-                "estimator can be both"
-            )
-            if inner.is_regression:
-                raise SettingError(numbers)
-            graph = any(type(part).__module__.startswith(GRAPHS) for part in inner.module.modules())
-            if graph:
-                raise SettingError(f"cannot make the graph of an ONNX file again; {SAY_HOW}")
-            logits = (
-                "the model returns probabilities, but is trained on its logits; leave the last "
-                "step out"
-            )
-            if inner.outputs != "logits":
-                raise SettingError(logits)
+            _check_trainable(inner)
             inner = inner.module
         if isinstance(inner, nn.Module):
             return cls(module=inner, **settings)
@@ -143,11 +129,10 @@ class Recipe(RobustLoop):
             return cls(estimator=lightgbm_estimator(booster), **settings)
         if not isinstance(inner, type) and hasattr(inner, "fit") and hasattr(inner, "get_params"):
             return cls(estimator=inner, **settings)
-        what = (
+        raise SettingError(
             f"cannot make a {type(inner).__name__} again: a recipe needs a torch module, or an "
-            "estimator with fit"
+            f"estimator with fit; {SAY_HOW}"
         )
-        raise SettingError(f"{what}; {SAY_HOW}")
 
     @property
     def is_regression(self) -> bool:
@@ -159,11 +144,9 @@ class Recipe(RobustLoop):
         are numbers."""
         if not self.is_regression:
             return class_names(X, y, classes)
-        none = classes is None or not len(classes)
-        if not none:
+        if classes is not None and len(classes):
             raise SettingError(
-                f"a regressor has no classes, got {list(() if classes is None else classes)}; "
-                "leave classes out"
+                f"a regressor has no classes, got {list(classes)}; leave classes out"
             )
         numbers(X, y)
         return []
@@ -331,8 +314,7 @@ class Recipe(RobustLoop):
             return replace(self, hidden=tuple(wide(h) for h in self.hidden))
         layers = flat_layers(self.module)
         linear = [m for m in layers if isinstance(m, nn.Linear)]
-        plain = all(isinstance(m, nn.Linear) or not list(m.parameters()) for m in layers)
-        if not plain:
+        if not all(isinstance(m, nn.Linear) or not list(m.parameters()) for m in layers):
             raise SettingError(
                 "only networks whose parameters are all in Linear layers can be made wider"
             )
@@ -346,6 +328,21 @@ class Recipe(RobustLoop):
                 layer = nn.Linear(a, b, bias=bias, device="meta", dtype=kind).to_empty(device="cpu")
             out.append(copy.deepcopy(layer))
         return replace(self, module=nn.Sequential(*out))
+
+
+def _check_trainable(model: TorchModel) -> None:
+    """Raise a `SettingError` if a network is not one that training could make."""
+    if model.is_regression:
+        raise SettingError(
+            "networks are trained as classifiers, and this one is a regression model; an "
+            "estimator can be both"
+        )
+    if any(type(part).__module__.startswith(GRAPHS) for part in model.module.modules()):
+        raise SettingError(f"cannot make the graph of an ONNX file again; {SAY_HOW}")
+    if model.outputs != "logits":
+        raise SettingError(
+            "the model returns probabilities, but is trained on its logits; leave the last step out"
+        )
 
 
 RecipeLike = Recipe | nn.Module | Model | Estimator  # what `Recipe.of` takes

@@ -131,9 +131,11 @@ def periods_of(time: ArrayLike, n: int) -> Tensor:
     """(n,) the number of each row's period: one for every value that there is, or four of equal
     size if they are more than a few."""
     values = np.asarray(time)
-    one_each = f"time must be the name of a column, or have one value for each of the {n} rows"
     if values.shape != (n,):
-        raise SettingError(f"{one_each}, got shape {values.shape}")
+        raise SettingError(
+            f"time must be the name of a column, or have one value for each of the {n} rows, got "
+            f"shape {values.shape}"
+        )
     missing = int(pd.Series(values).isna().sum())
     if missing:
         raise SettingError(f"{missing} values of time are missing; leave those rows out")

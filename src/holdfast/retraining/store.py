@@ -26,14 +26,14 @@ from holdfast.models.base import Model
 from holdfast.models.black_box import BlackBox
 from holdfast.models.compiled.column_names import unwrapped
 from holdfast.models.compiled.from_boosters import Boosted, BoostedNumbers, is_xgboost
-from holdfast.models.compiled.preprocessing import kind_of
+from holdfast.models.compiled.preprocessing import type_name
 from holdfast.models.formats import lightgbm, safetensors, sandbox, xgboost
 from holdfast.models.formats.sandbox import Format
 from holdfast.models.formats.skops import reader as skops
 from holdfast.models.io import from_parts
 from holdfast.models.torch_model import TorchModel
 from holdfast.nn.architecture import build, describe, flat_layers
-from holdfast.nn.stack import stack_of
+from holdfast.nn.module_stack import stack_of
 from holdfast.retraining.bank import ModelBank, ModelGroup
 from holdfast.retraining.estimators import BOOSTERS, InOrder, is_plain
 from holdfast.retraining.fitted import FittedEstimator, FittedEstimators
@@ -133,6 +133,8 @@ def _written(
 
 def _estimator_parts(model: BlackBox) -> tuple[dict[str, Any], Parts]:
     """An estimator in words and bytes."""
+    # Boosters are written by their own libraries, which keep every bit of them; skops takes the
+    # steps before them, and all other estimators.
     inner = model.wrapped
     words = dict[str, Any]()
     if isinstance(inner, InOrder):
@@ -144,15 +146,14 @@ def _estimator_parts(model: BlackBox) -> tuple[dict[str, Any], Parts]:
         "outputs": model.outputs,
         "bare": isinstance(inner, Boosted | BoostedNumbers),
     }
-    steps = inner.steps if kind_of(inner) == "sklearn.Pipeline" else [("", inner)]
+    steps = inner.steps if type_name(inner) == "sklearn.Pipeline" else [("", inner)]
     last = unwrapped(steps[-1][1])
     parts = Parts()
     words["table"] = model.inputs == "frame" and last is inner
     words["learnt"] = [plain(c) for c in getattr(last, "classes_", ())]
     booster = last.booster if words["bare"] else _booster(last)
     if booster is None:
-        refuse_function = callable(inner) and not hasattr(inner, "predict")
-        if refuse_function:
+        if callable(inner) and not hasattr(inner, "predict"):
             raise ModelError("a function cannot be written down")
         data = optional("skops.io", "files").dumps(inner, compression=ZIP_DEFLATED)
         return words, {"skops": skops.without_searches(data)}
@@ -170,7 +171,9 @@ def _booster(estimator: Any) -> Any:
     if type(estimator).__name__ not in BOOSTERS:
         return None
     return (
-        estimator.get_booster() if kind_of(estimator).startswith("xgboost.") else estimator.booster_
+        estimator.get_booster()
+        if type_name(estimator).startswith("xgboost.")
+        else estimator.booster_
     )
 
 
@@ -200,7 +203,7 @@ def _recipe_entry(recipe: Recipe | None) -> tuple[dict[str, Any] | None, dict[st
         why = error
     try:
         estimator = untyped("sklearn.base").clone(recipe.estimator)
-        last = estimator.steps[-1][1] if kind_of(estimator) == "sklearn.Pipeline" else estimator
+        last = estimator.steps[-1][1] if type_name(estimator) == "sklearn.Pipeline" else estimator
         words: dict[str, Any] = {"inputs": recipe.inputs}
         if type(last).__name__ not in BOOSTERS:
             parts: Parts = {
@@ -337,8 +340,7 @@ def _found(words: dict[str, Any], tensors: dict[str, Tensor], schema: Schema) ->
     if "torch" in words:
         return from_parts("the bank", words["torch"], tensors, schema)
     for name, value in tensors.items():
-        good = name in READERS and value.dtype == torch.uint8 and value.ndim == 1
-        if not good:
+        if not (name in READERS and value.dtype == torch.uint8 and value.ndim == 1):
             raise FileError(f"it has a model in an unknown format {name!r}")
     data: Parts = {cast(Format, name): value.numpy().tobytes() for name, value in tensors.items()}
     if set(data) != set(words["parts"]):

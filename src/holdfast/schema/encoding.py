@@ -4,18 +4,23 @@ rules."""
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from holdfast._core.rows import pad_rows
-from holdfast.schema.feature import Array, Feature, Rule
-from holdfast.schema.rules import Part, excess
+from holdfast._core.types import Array
+from holdfast.schema.feature import Feature
+from holdfast.schema.rule import Rule
+from holdfast.schema.rule_projection import Part, excess
 
 # logits up to this size need no shift before exp: neither it nor its sums overflow or vanish
 SAFE = 40.0
+FLAGS = ("fixed", "up", "down", "missing")
+# what columns hold of which nothing else is said
+ZEROS = (*FLAGS, "center", "low", "seen_low", "grid", "origin", "stand_in")
+ONES = ("scale", "high", "seen_high", "weight")
 
 
 @dataclass(frozen=True)
@@ -52,82 +57,25 @@ class Encoding:
         dtype: torch.dtype,
     ) -> "Encoding":
         owner = np.repeat(np.arange(len(features)), [f.width for f in features])
-        d = len(owner)
-        start = 0
-        first: dict[str, int] = {}
-        columns: dict[str, Array] = {
-            name: np.zeros(d)
-            for name in (
-                "center",
-                "low",
-                "seen_low",
-                "fixed",
-                "up",
-                "down",
-                "missing",
-                "grid",
-                "origin",
-                "stand_in",
-            )
-        } | {name: np.ones(d) for name in ("scale", "high", "seen_high", "weight")}
-        groups: list[range] = []
-        for f in features:
-            s = slice(start, start + f.width)
-            first[f.name] = start
-            start = s.stop
-            columns["weight"][s] = f.weight
-            for word in ("fixed", "up", "down"):
-                columns[word][s] = f.change == word
-            if f.is_category:
-                columns["high"][s] = f.may_become()
-                columns["missing"][s.stop - 1] = f.missing
-                groups.append(range(s.start, s.stop))
-                continue
-            if f.has_gaps:  # the column that says whether the number is missing
-                says = s.stop - 1
-                columns["missing"][says] = 1.0
-                columns["grid"][says] = 1.0
-                columns["high"][says] = 0.0
-                columns["up"][says] = 0.0
-                columns["down"][says] = 0.0
-                columns["stand_in"][s.start] = (f.stand_in - f.center) / f.scale
-                s = slice(s.start, says)
-            columns["center"][s] = f.center
-            columns["scale"][s] = f.scale
-            columns["grid"][s] = f.grid / f.scale
-            columns["origin"][s] = f.center % f.grid / f.scale if f.grid else 0.0
-            seen = f.inward(f.seen[0], 1), f.inward(f.seen[1], -1)
-            if f.kind in ("ordered", "boolean"):
-                seen = 0.0, max(len(f.levels) - 1.0, 1.0)
-            for name, value in zip(
-                ("low", "high", "seen_low", "seen_high"), (*f.limits, *seen), strict=True
-            ):
-                columns[name][s] = (value - f.center) / f.scale
-        rows = np.zeros((len(rules), d))
-        bounds = np.array([r.bound for r in rules])
-        for i, rule in enumerate(rules):
-            for f in features:
-                weight = rule.weights.get(f.name, 0.0)
-                rows[i, first[f.name]] += weight * f.scale
-                bounds[i] -= weight * f.center
-        size = np.linalg.norm(rows, axis=1, keepdims=True) if len(rows) else np.ones((0, 1))
-        most = max((len(g) for g in groups), default=0)
-        padded = [[*g, *[d] * (most - len(g))] for g in groups]
-
-        def tensor(values: Any) -> Tensor:
-            return torch.as_tensor(values, dtype=dtype)
-
-        flags = {
-            name: torch.as_tensor(columns.pop(name) > 0)
-            for name in ("fixed", "up", "down", "missing")
-        }
+        columns = {name: np.zeros(len(owner)) for name in ZEROS}
+        columns |= {name: np.ones(len(owner)) for name in ONES}
+        starts = np.cumsum([0, *(f.width for f in features)]).tolist()
+        for feature, start in zip(features, starts, strict=False):
+            _fill(columns, feature, start)
+        groups = [
+            range(start, start + feature.width)
+            for feature, start in zip(features, starts, strict=False)
+            if feature.is_category
+        ]
+        weights, bounds = _encoded_rules(features, rules, starts)
+        flags = {name: torch.as_tensor(columns.pop(name) > 0) for name in FLAGS}
         return cls(
-            **{name: tensor(value) for name, value in columns.items()},
+            **{name: torch.as_tensor(values, dtype=dtype) for name, values in columns.items()},
             **flags,
-            groups=torch.as_tensor(padded, dtype=torch.int64).reshape(len(groups), most),
+            groups=_padded(groups, len(owner)),
             owner=torch.as_tensor(owner),
-            rules=tensor(rows / size),
-            bounds=tensor(bounds / size[:, 0]),
+            rules=torch.as_tensor(weights, dtype=dtype),
+            bounds=torch.as_tensor(bounds, dtype=dtype),
             max_changes=max_changes,
         )
 
@@ -293,3 +241,64 @@ class Encoding:
         if not self.groups.numel():
             return g
         return torch.where(self.one_hot, soft * (g - self._totals(soft * g)), g)
+
+
+def _fill(columns: dict[str, Array], feature: Feature, start: int) -> None:
+    """Write what is known of one feature into its encoded columns; the first one is `start`."""
+    own = slice(start, start + feature.width)
+    columns["weight"][own] = feature.weight
+    for word in ("fixed", "up", "down"):
+        columns[word][own] = feature.change == word
+    if feature.is_category:
+        columns["high"][own] = feature.may_become()
+        columns["missing"][own.stop - 1] = feature.missing
+        return
+    if feature.has_gaps:
+        _fill_gap(columns, feature, start, own.stop - 1)
+    columns["center"][start] = feature.center
+    columns["scale"][start] = feature.scale
+    columns["grid"][start] = feature.grid / feature.scale
+    if feature.grid:
+        columns["origin"][start] = feature.center % feature.grid / feature.scale
+    # An answer may take any rank and either truth value, whether the data has it or not.
+    if feature.kind in ("ordered", "boolean"):
+        seen = (0.0, max(len(feature.levels) - 1.0, 1.0))
+    else:
+        seen = (feature.inward(feature.seen[0], 1), feature.inward(feature.seen[1], -1))
+    ends = ("low", "high", "seen_low", "seen_high")
+    for name, value in zip(ends, (*feature.limits, *seen), strict=True):
+        columns[name][start] = (value - feature.center) / feature.scale
+
+
+def _fill_gap(columns: dict[str, Array], feature: Feature, start: int, says: int) -> None:
+    """The column `says` tells whether the number in column `start` is missing."""
+    columns["missing"][says] = 1.0
+    columns["grid"][says] = 1.0
+    columns["high"][says] = 0.0
+    columns["up"][says] = 0.0
+    columns["down"][says] = 0.0
+    columns["stand_in"][start] = (feature.stand_in - feature.center) / feature.scale
+
+
+def _encoded_rules(
+    features: Sequence[Feature], rules: Sequence[Rule], starts: Sequence[int]
+) -> tuple[Array, Array]:
+    """Rules on encoded rows: weights (r, d) of length 1, and bounds (r,)."""
+    weights = np.zeros((len(rules), starts[-1]))
+    bounds = np.array([rule.bound for rule in rules])
+    for i, rule in enumerate(rules):
+        for feature, start in zip(features, starts, strict=False):
+            weight = rule.weights.get(feature.name, 0.0)
+            weights[i, start] += weight * feature.scale
+            bounds[i] -= weight * feature.center
+    if not rules:
+        return weights, bounds
+    size = np.linalg.norm(weights, axis=1, keepdims=True)
+    return weights / size, bounds / size[:, 0]
+
+
+def _padded(groups: Sequence[range], d: int) -> Tensor:
+    """(categories, most levels) the columns of each category, padded with d."""
+    most = max((len(group) for group in groups), default=0)
+    padded = [[*group, *[d] * (most - len(group))] for group in groups]
+    return torch.as_tensor(padded, dtype=torch.int64).reshape(len(groups), most)

@@ -1,12 +1,12 @@
 """What each person can reach: the set of encoded rows that keep to the schema, and the way back
 into it.
 
-    feasible(x) = { z :  lo <= z <= hi            bounds, fixed columns, one-way columns, allowed levels
-                         z on the grid            integers, booleans, ranks, steps
+    feasible(x) = { z :  lo <= z <= hi       bounds, fixed and one-way columns, allowed levels
+                         z on the grid       integers, booleans, ranks, steps
                          one level per category
                          a missing number stays, or is filled in
                          at most max_changes features differ from x
-                         A z <= b }               linear rules between columns, where none of them is missing
+                         A z <= b }          linear rules, where no column of theirs is missing
 
 `project` returns the nearest such point, batched. It is exact in every part; where parts interact
 (rules with grids or with max_changes) it returns a point that satisfies all of them, near but not
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from holdfast.schema.encoding import Encoding
-from holdfast.schema.rules import into_rules
+from holdfast.schema.rule_projection import into_rules
 
 # from so many rows on, one category after the other is faster than all at once, padded to one
 # length

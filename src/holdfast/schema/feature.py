@@ -14,26 +14,23 @@ A date is a number too, the seconds since 1970, for models that look at it; it i
 """
 
 import math
-import re
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from decimal import Decimal
 from functools import cached_property
 from typing import Any, Literal, cast, get_args
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from holdfast._core.checks import did_you_mean, listed
+from holdfast._core.checks import listed
+from holdfast._core.types import Array, Mask
 from holdfast.errors import SchemaError
+from holdfast.schema import columns
+from holdfast.schema.columns import is_missing
 
 Kind = Literal["real", "integer", "boolean", "ordered", "category", "date"]
 Change = Literal["free", "fixed", "up", "down"]
 Level = str | int | float | bool
-Array = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 CHANGES: tuple[Change, ...] = get_args(Change)
@@ -90,75 +87,82 @@ class Feature:
     verbs: tuple[str, str] = ("raise", "lower")
 
     def __post_init__(self) -> None:
-        self._need(self.kind in KINDS, f"kind {self.kind!r} is not one of {listed(KINDS)}")
-        self._need(
-            self.change in CHANGES, f"change {self.change!r} is not one of {listed(CHANGES)}"
-        )
-        for name, (low, high) in (("bounds", self.bounds), ("seen", self.seen)):
-            self._need(not (math.isnan(low) or math.isnan(high)), f"{name} hold a missing number")
-            self._need(
-                low <= high, f"{name} {(low, high)} are empty: the lower one is above the upper one"
-            )
-        self._need(
-            math.isfinite(self.scale) and self.scale > 0,
-            f"scale must be positive, got {self.scale}",
-        )
-        self._need(math.isfinite(self.center), f"center must be a number, got {self.center}")
-        self._need(
-            self.weight >= 0 and math.isfinite(self.weight),
-            f"weight must be >= 0, got {self.weight}",
-        )
-        self._need(
-            self.step >= 0 and math.isfinite(self.step), f"step must be >= 0, got {self.step}"
-        )
-        self._need(
-            self.step == 0 or self.kind in ("real", "integer"), f"kind {self.kind!r} has no steps"
-        )
-        self._need(
-            self.kind == "real" or self.step == round(self.step),
-            f"{self.step} is no step of integers",
-        )
+        # In this order: later checks rely on what earlier ones have made sure of.
+        if self.kind not in KINDS:
+            raise self._wrong(f"kind {self.kind!r} is not one of {listed(KINDS)}")
+        if self.change not in CHANGES:
+            raise self._wrong(f"change {self.change!r} is not one of {listed(CHANGES)}")
+        self._check_ranges()
+        self._check_numbers()
         if self.kind == "date":
-            fix = (
-                "keep it 'fixed' and without bounds, or make a number of it, such as the days "
-                "since then"
-            )
-            unchanged = self.change == "fixed" and self.bounds == (-math.inf, math.inf)
-            self._need(unchanged, f"no answer changes a date; {fix}")
+            self._check_date()
         if self.kind in ("ordered", "category"):
-            self._need(len(self.levels) > 0, f"kind {self.kind!r} needs its levels")
-            self._need(
-                not any(_is_missing(v) for v in self.levels),
-                "a missing value is no level; set missing = true",
-            )
-            self._need(len(set(self.levels)) == len(self.levels), "a level appears twice")
-            unknown = [a for a in self.allowed if a not in self.levels]
-            self._need(not unknown, f"allowed level {listed(unknown)} is not among the levels")
-            self._need(
-                self.bounds == (-math.inf, math.inf),
-                "has levels, so `allowed` limits it, not bounds",
-            )
-        else:
-            self._need(not self.levels and not self.allowed, f"kind {self.kind!r} has no levels")
-        if self.kind == "category":
-            one_way = self.change in ("up", "down")
-            self._need(
-                not one_way, f"change {self.change!r} needs an order; make it kind 'ordered'"
-            )
-        elif self.kind in ("boolean", "ordered"):
-            self._need(
-                not self.missing, f"kind {self.kind!r} cannot hold missing values; use 'category'"
-            )
-        if self.kind == "ordered" and self.allowed:
-            ranks = sorted(self.levels.index(a) for a in self.allowed)
-            whole = ranks == list(range(ranks[0], ranks[-1] + 1))
-            self._need(whole, "allowed levels leave a gap; make it kind 'category' to allow a gap")
+            self._check_levels()
+        elif self.levels or self.allowed:
+            raise self._wrong(f"kind {self.kind!r} has no levels")
+        self._check_order()
         low, high = self.limits
-        self._need(low <= high, f"no value that the column can hold lies in {self.bounds}")
+        if low > high:
+            raise self._wrong(f"no value that the column can hold lies in {self.bounds}")
 
-    def _need(self, holds: bool, message: str) -> None:
-        if not holds:
-            raise SchemaError(f"feature {self.name!r}: {message}")
+    def _wrong(self, message: str) -> SchemaError:
+        return SchemaError(f"feature {self.name!r}: {message}")
+
+    def _check_ranges(self) -> None:
+        for name, (low, high) in (("bounds", self.bounds), ("seen", self.seen)):
+            if math.isnan(low) or math.isnan(high):
+                raise self._wrong(f"{name} hold a missing number")
+            if low > high:
+                raise self._wrong(
+                    f"{name} {(low, high)} are empty: the lower one is above the upper one"
+                )
+
+    def _check_numbers(self) -> None:
+        if not (math.isfinite(self.scale) and self.scale > 0):
+            raise self._wrong(f"scale must be positive, got {self.scale}")
+        if not math.isfinite(self.center):
+            raise self._wrong(f"center must be a number, got {self.center}")
+        if not (math.isfinite(self.weight) and self.weight >= 0):
+            raise self._wrong(f"weight must be >= 0, got {self.weight}")
+        if not (math.isfinite(self.step) and self.step >= 0):
+            raise self._wrong(f"step must be >= 0, got {self.step}")
+        if self.step and self.kind not in ("real", "integer"):
+            raise self._wrong(f"kind {self.kind!r} has no steps")
+        if self.kind != "real" and self.step != round(self.step):
+            raise self._wrong(f"{self.step} is not a step of integers")
+
+    def _check_date(self) -> None:
+        if self.change != "fixed" or self.bounds != (-math.inf, math.inf):
+            raise self._wrong(
+                "no answer changes a date; keep it 'fixed' and without bounds, or make a number "
+                "of it, such as the days since then"
+            )
+
+    def _check_levels(self) -> None:
+        if not self.levels:
+            raise self._wrong(f"kind {self.kind!r} needs its levels")
+        if any(is_missing(level) for level in self.levels):
+            raise self._wrong("a missing value is not a level; set missing = true")
+        if len(set(self.levels)) < len(self.levels):
+            raise self._wrong("a level appears twice")
+        unknown = [level for level in self.allowed if level not in self.levels]
+        if unknown:
+            raise self._wrong(f"allowed level {listed(unknown)} is not among the levels")
+        if self.bounds != (-math.inf, math.inf):
+            raise self._wrong("has levels, so `allowed` limits it, not bounds")
+
+    def _check_order(self) -> None:
+        """What needs an order, and what an order rules out."""
+        if self.kind == "category" and self.change in ("up", "down"):
+            raise self._wrong(f"change {self.change!r} needs an order; make it kind 'ordered'")
+        if self.kind in ("boolean", "ordered") and self.missing:
+            raise self._wrong(f"kind {self.kind!r} cannot hold missing values; use 'category'")
+        if self.kind == "ordered" and self.allowed:
+            ranks = sorted(self.levels.index(level) for level in self.allowed)
+            if ranks != list(range(ranks[0], ranks[-1] + 1)):
+                raise self._wrong(
+                    "allowed levels leave a gap; make it kind 'category' to allow a gap"
+                )
 
     def __repr__(self) -> str:
         given = [
@@ -294,312 +298,31 @@ class Feature:
         allowed = self.allowed or self.levels
         return np.array([level in allowed for level in self.levels] + [False] * self.missing)
 
-    # ---- table -> numbers
+    # ---- table <-> numbers: see `holdfast.schema.columns`
 
     def numbers(self, column: "pd.Series[Any]") -> Array:
         """The column as one number per row, checked: values (NaN where missing), ranks, or level
         positions."""
-        if self.kind in ("ordered", "category"):
-            return self._positions(column)
-        if self.kind == "date":
-            return self._seconds(column)
-        wanted = "True/False" if self.kind == "boolean" else "numbers"
-        dtype = column.dtype
-        types = pd.api.types
-        if not (
-            types.is_numeric_dtype(dtype) or types.is_bool_dtype(dtype)
-        ) or types.is_complex_dtype(dtype):
-            found = f"{dtype} (such as {next((v for v in column if not _is_missing(v)), None)!r})"
-            fix = "convert it, or declare it a category"
-            raise SchemaError(
-                f"column {self.name!r} should hold {wanted}, but it is {found}; {fix}"
-            )
-        values: Array = column.to_numpy(dtype=np.float64, na_value=np.nan)
-        fix = "fill them in or drop those rows"
-        if self.kind == "boolean":
-            self._refuse(np.isnan(values), "missing values", fix)
-        else:
-            self._refuse_missing(np.isnan(values), "missing numbers")
-        self._refuse(np.isinf(values), "infinite values", fix)
-        if self.kind == "boolean":
-            self._refuse(
-                ~np.isin(values, (0, 1)), "values that are neither True nor False", "recode them"
-            )
-        if self.kind == "integer":
-            broken = differ(values, np.round(values))
-            self._refuse(broken, "values that are not integers", "round them or declare it real")
-        return values
-
-    def _seconds(self, column: "pd.Series[Any]") -> Array:
-        """Dates as seconds since 1970, UTC."""
-        dates = pd.api.types.is_datetime64_any_dtype(column.dtype)
-        fix = "convert it with pd.to_datetime"
-        if not dates:
-            raise SchemaError(
-                f"column {self.name!r} should hold dates, but it is {column.dtype}; {fix}"
-            )
-        self._refuse_missing(column.isna().to_numpy(), "missing dates")
-        return (column.to_numpy("datetime64[us]") - np.datetime64(0, "us")) / np.timedelta64(1, "s")
-
-    def _positions(self, column: "pd.Series[Any]") -> Array:
-        index = pd.Index(list(self.levels), dtype=object)
-        values = column.astype(object)
-        missing: Mask = column.isna().to_numpy()
-        try:
-            positions = np.where(missing, len(self.levels), index.get_indexer(cast(Any, values)))
-        except TypeError:  # lists and the like have no hash
-            raise SchemaError(
-                f"column {self.name!r} holds lists or records; levels are strings or numbers"
-            ) from None
-        if not self.missing:
-            self._refuse(
-                missing,
-                "missing values",
-                "fill them in, or infer the schema from data that has some too",
-            )
-        unknown = positions < 0
-        if unknown.any():
-            names = listed(dict.fromkeys(values[unknown]))
-            advice = did_you_mean(values[unknown].iloc[0], self.levels)
-            raise SchemaError(
-                f"column {self.name!r} has {int(unknown.sum())} unknown level(s): {names}; {advice}"
-            )
-        return positions.astype(np.float64)
-
-    def _refuse_missing(self, missing: Mask, what: str) -> None:
-        if not self.missing:
-            change = f"**{{{self.name!r}: {{'missing': True}}}}"
-            allow = (
-                "infer the schema from data that has gaps too, or allow them: "
-                f"schema.change({change})"
-            )
-            self._refuse(
-                missing, what, f"fill them in or drop those rows; if they belong there, {allow}"
-            )
-
-    def _refuse(self, bad: Mask, what: str, fix: str) -> None:
-        if bad.any():
-            first = int(np.argmax(bad))
-            raise SchemaError(
-                f"column {self.name!r} has {int(bad.sum())} {what} (first at row {first}); {fix}"
-            )
-
-    # ---- numbers -> table
+        return columns.numbers(self, column)
 
     def values(self, numbers: Array, like: "pd.Series[Any] | None") -> "pd.Series[Any]":
         """One number per row (see `numbers`) -> a column of the table, with the dtype of `like`, or
         a wider one where that cannot hold them (2.5 among integers, a level that its categories do
         not list)."""
-        dtype: Any = like.dtype if like is not None else self._own_dtype()
-        if self.kind in ("ordered", "category"):
-            known = np.array([*self.levels, None], dtype=object)
-            column = pd.Series(known[numbers.astype(np.int64)], dtype=object)
-            if isinstance(dtype, pd.CategoricalDtype):
-                strange = [v for v in dict.fromkeys(column.dropna()) if v not in dtype.categories]
-                if strange:
-                    dtype = pd.CategoricalDtype(
-                        [*dtype.categories, *strange], ordered=dtype.ordered
-                    )
-            return _as_dtype(column, dtype)
-        if self.kind == "boolean":
-            return _as_dtype(pd.Series(numbers.astype(bool)), dtype)
-        if self.kind == "date":  # to the second: a model may ask for the day of the week
-            dates: Any = pd.Series(pd.to_datetime(np.round(numbers), unit="s", utc=True))
-            zoned = isinstance(dtype, pd.DatetimeTZDtype)
-            return (dates if zoned else dates.dt.tz_localize(None)).astype(dtype)
-        if dtype in ("float64", np.float64):
-            return pd.Series(numbers)
-        column = _as_dtype(pd.Series(numbers), dtype)
-        return (
-            _as_dtype(column, np.dtype(np.int64))
-            if self.kind == "integer" and column.dtype != dtype
-            else column
-        )
+        return columns.values(self, numbers, like)
 
     def replaced(self, column: "pd.Series[Any]", rows: Any, numbers: Array) -> "pd.Series[Any]":
         """The column with other numbers in some rows, by position; every other cell as it was to
         the last bit."""
-        if isinstance(column.dtype, np.dtype) and column.dtype.kind == "f":
-            held: Any = column.to_numpy(copy=True)
-            held[rows] = numbers
-            return pd.Series(held, index=column.index)
-        new = self.values(numbers, column)
-        wide: Any = cast(Any, column).astype(new.dtype).copy()  # wider where `new` had to be
-        wide.iloc[rows] = new.array
-        return wide
+        return columns.replaced(self, column, rows, numbers)
 
     def held(self, column: "pd.Series[Any]") -> "pd.Series[Any]":
         """The column in the dtype of the table that the schema was read off; as it is, where that
         cannot hold it, and where it would make numbers of strings."""
-        if self.kind == "date":
-            return self._dates(column)
-        if not self.dtype or not (self.levels or pd.api.types.is_numeric_dtype(column.dtype)):
-            return column
-        dtype = self._own_dtype()
-        strange = (
-            isinstance(dtype, pd.CategoricalDtype)
-            and not column.dropna().isin(dtype.categories).all()
-        )
-        return column if strange or column.dtype == dtype else _as_dtype(column, dtype)
-
-    def _dates(self, column: "pd.Series[Any]") -> "pd.Series[Any]":
-        """Strings such as '2024-03-01' or '2024-03-01T12:30:00' as dates."""
-        dtype = self._own_dtype()
-        if pd.api.types.is_numeric_dtype(column.dtype) and not column.isna().all():
-            return column
-        try:
-            dates: Any = pd.to_datetime(
-                column, utc=isinstance(dtype, pd.DatetimeTZDtype), format="ISO8601"
-            )
-            return dates if dates.dtype == dtype else dates.astype(dtype)
-        except (TypeError, ValueError, OverflowError):
-            return column
+        return columns.held(self, column)
 
     @property
     def has_levels_of_pandas(self) -> bool:
         """Did the table hold it as a category? Some models know levels by their place in its
         list."""
-        return _CATEGORY.fullmatch(self.dtype) is not None
-
-    def _own_dtype(self) -> Any:
-        category = _CATEGORY.fullmatch(self.dtype)
-        if category:
-            index = pd.Index(list(self.levels), dtype=category["held"])
-            return pd.CategoricalDtype(index, ordered=category["ordered"] is not None)
-        if self.kind == "date":
-            return pd.api.types.pandas_dtype(self.dtype or "datetime64[ns]")
-        return self.dtype or {"integer": "int64", "boolean": "bool", "real": "float64"}.get(
-            self.kind, "object"
-        )
-
-
-_CATEGORY = re.compile(r"(?P<ordered>ordered )?category(?:\[(?P<held>.+)\])?")
-
-
-def dtype_name(column: "pd.Series[Any]") -> str:
-    """How the table holds a column, as a string: 'int8', 'category', 'ordered category',
-    'category[int8]'."""
-    dtype = column.dtype
-    if not isinstance(dtype, pd.CategoricalDtype):
-        return str(dtype)
-    usual = pd.Index(dtype.categories.tolist()).dtype == dtype.categories.dtype
-    return (
-        ("ordered " if dtype.ordered else "")
-        + "category"
-        + ("" if usual else f"[{dtype.categories.dtype}]")
-    )
-
-
-def _as_dtype(values: "pd.Series[Any]", dtype: Any) -> "pd.Series[Any]":
-    """The values in that dtype, or as they are where it cannot hold them; floats may round."""
-    try:
-        with np.errstate(invalid="ignore", over="ignore"):
-            held = cast("pd.Series[Any]", cast(Any, values).astype(dtype))
-    except (TypeError, ValueError, OverflowError):
-        return values
-    if values.dtype != object and pd.api.types.is_float_dtype(held.dtype):
-        return held
-    known = values.notna()
-    same: Any = cast(Any, held[known]).astype(object) == values[known]
-    return held if bool(same.all()) else values
-
-
-def differ(a: Array, b: Array) -> Mask:
-    """Which numbers differ? Two that are missing do not."""
-    return (a != b) & ~(np.isnan(a) & np.isnan(b))
-
-
-def column_names(frame: pd.DataFrame) -> list[str]:
-    """The names of a table's columns, which must be strings and all different."""
-    fix = (
-        "; one row of a table is X.loc[[i]], with two brackets"
-        if isinstance(frame, pd.Series)
-        else ""
-    )
-    got = f"{type(cast(object, frame)).__name__}{fix}"
-    if not isinstance(frame, pd.DataFrame):
-        raise SchemaError(f"expected a pandas DataFrame, got {got}")
-    names: list[Any] = list(frame.columns)
-    strange = [name for name in names if not isinstance(name, str)]
-    fix = "rename them, for example with frame.columns = frame.columns.map(str)"
-    if strange:
-        raise SchemaError(
-            f"{len(strange)} column name(s) are not strings: {listed(strange)}; {fix}"
-        )
-    twice = repeated(names)
-    if twice:
-        raise SchemaError(
-            f"duplicate column(s) {listed(twice)} in the table; rename or drop one of each"
-        )
-    return names
-
-
-def repeated(names: Iterable[str]) -> list[str]:
-    """The names that appear more than once."""
-    return sorted(name for name, count in Counter(names).items() if count > 1)
-
-
-def _is_missing(value: object) -> bool:
-    return value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value))
-
-
-# a number or a column
-_FACTOR = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.]))|`([^`]+)`|([^\W\d]\w*)")
-_TERM = re.compile(rf"\s*([-+]?)\s*((?:{_FACTOR.pattern})(?:\s*\*\s*(?:{_FACTOR.pattern}))*)\s*")
-_COMPARE = re.compile(r"(<=|>=)(?=(?:[^`]*`[^`]*`)*[^`]*$)")  # outside backticks
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A linear rule between columns, sum of weight x value <= bound, in the user's units.
-
-    Args:
-        text: the rule as it was written.
-        weights: of the columns.
-        bound: what the weighted sum may not exceed.
-
-    >>> import holdfast as hf
-    >>> rule = hf.Rule.parse("2 * open_accounts <= total_accounts + 3")
-    >>> dict(rule.weights), rule.bound
-    ({'open_accounts': 2.0, 'total_accounts': -1.0}, 3.0)
-    """
-
-    text: str
-    weights: Mapping[str, float] = field(compare=False)
-    bound: float = field(compare=False)
-
-    @classmethod
-    def parse(cls, text: str) -> "Rule":
-        """Read a rule such as 'open_accounts <= total_accounts' or '2 * a - `b c` >= -3'."""
-        text = text.strip()
-
-        def need(holds: object, why: str) -> None:
-            example = "write it like 'open_accounts <= total_accounts' or '2 * a - `b c` >= -3'"
-            if not bool(holds):
-                raise SchemaError(f"rule {text!r}: {why}; {example}")
-
-        sides = _COMPARE.split(text)  # left, comparison, right
-        need(len(sides) == 3, "it needs one comparison, <= or >=")
-        flip = 1.0 if sides[1] == "<=" else -1.0
-        weights = {"": 0.0}  # of each column; of none: the constants
-        for side, rest in ((flip, sides[0]), (-flip, sides[2])):
-            first = True
-            while first or rest:
-                term = _TERM.match(rest)
-                why = f"cannot read {rest.strip()!r}" if rest.strip() else "one side is empty"
-                need(term and (first or term[1]), why)
-                assert term is not None
-                weight = -side if term[1] == "-" else side
-                columns = [""]
-                for number, quoted, name in _FACTOR.findall(term[2]):
-                    weight *= float(number or 1)
-                    columns += [quoted or name] if quoted or name else []
-                need(len(columns) <= 2, "it multiplies two columns")
-                weights[columns[-1]] = weights.get(columns[-1], 0.0) + weight
-                first = False
-                rest = rest[term.end() :]
-        bound = 0.0 - weights.pop("")
-        weights = {name: w for name, w in weights.items() if w}
-        need(weights, "it needs at least one column")
-        need(all(map(math.isfinite, (bound, *weights.values()))), "its numbers are too large")
-        return cls(text, weights, bound)
+        return columns.CATEGORY.fullmatch(self.dtype) is not None

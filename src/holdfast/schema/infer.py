@@ -9,14 +9,28 @@ import numpy as np
 import pandas as pd
 
 from holdfast._core.checks import did_you_mean
+from holdfast._core.types import Array
 from holdfast.errors import SchemaError
-from holdfast.schema.feature import Change, Feature, Kind, Level, Rule, column_names, dtype_name
+from holdfast.schema.columns import column_names, dtype_name
+from holdfast.schema.feature import Change, Feature, Kind, Level
+from holdfast.schema.rule import Rule
 
 # a column of strings with more distinct values is a name or an id, not a category
 MOST_LEVELS = 1000
+# the settings that name columns, in the order in which an unknown one is reported
+OF_COLUMNS = (
+    "bounds",
+    "integers",
+    "categories",
+    "ordered",
+    "allowed",
+    "steps",
+    "weights",
+    "words",
+)
 
 
-class Settings(TypedDict, total=False):
+class InferSettings(TypedDict, total=False):
     """What `Schema.infer` takes beside the table."""
 
     fixed: Iterable[str]
@@ -36,20 +50,36 @@ class Settings(TypedDict, total=False):
 
 
 def inferred(
-    frame: pd.DataFrame, **settings: Unpack[Settings]
+    frame: pd.DataFrame, **settings: Unpack[InferSettings]
 ) -> tuple[tuple[Feature, ...], tuple[Rule, ...], int]:
     """The features, rules and limit of a schema; see `Schema.infer`."""
-    known = Settings.__annotations__
+    known = InferSettings.__annotations__
     for name in settings:
         if name not in known:
             raise SchemaError(f"unknown setting {name!r}; {did_you_mean(name, known)}")
     names = column_names(frame)
     scaling = settings.get("scaling", "standard")
-    if len(frame) <= 0:
+    if not len(frame):
         raise SchemaError("cannot infer a schema from a table without rows")
-    fits = scaling in ("standard", "minmax", "none")
-    if not fits:
+    if scaling not in ("standard", "minmax", "none"):
         raise SchemaError(f"scaling must be 'standard', 'minmax' or 'none', got {scaling!r}")
+    for name in ("integers", "categories"):  # read once: they may be generators
+        settings[name] = _names(settings.get(name, ()))
+    # whatever is said of columns must be about columns of this table
+    change = _changes(settings)
+    for group in (change, *(settings.get(name, ()) for name in OF_COLUMNS)):
+        for name in _names(group):
+            if name not in names:
+                raise SchemaError(f"unknown column {name!r}; {did_you_mean(name, names)}")
+    features = tuple(
+        _feature(frame[name], name, change.get(name), settings, scaling) for name in names
+    )
+    rules = tuple(Rule.parse(text) for text in _names(settings.get("rules", ())))
+    return features, rules, settings.get("max_changes", 0)
+
+
+def _changes(settings: InferSettings) -> dict[str, Change]:
+    """How columns may change, as far as it is said."""
     change: dict[str, Change] = {}
     for word in ("fixed", "up", "down"):
         for name in _names(settings.get(word, ())):
@@ -58,56 +88,60 @@ def inferred(
                     f"column {name!r} is declared both {change[name]!r} and {word!r}; keep one"
                 )
             change[name] = word
-    integers = _names(settings.get("integers", ()))
-    categories = _names(settings.get("categories", ()))
-    bounds = settings.get("bounds", {})
-    steps = settings.get("steps", {})
-    weights = settings.get("weights", {})
+    return change
+
+
+def _feature(
+    column: "pd.Series[Any]",
+    name: str,
+    change: Change | None,
+    settings: InferSettings,
+    scaling: str,
+) -> Feature:
+    """One column, by what it holds and what the settings say of it."""
     ordered = settings.get("ordered", {})
-    allowed = settings.get("allowed", {})
-    words = settings.get("words", {})
-    for group in (change, bounds, integers, categories, ordered, allowed, steps, weights, words):
-        for name in group:
-            if name not in names:
-                raise SchemaError(f"unknown column {name!r}; {did_you_mean(name, names)}")
-
-    def feature(name: str) -> Feature:
-        column = frame[name]
-        kind = _kind(column, name in integers, name in categories, name in ordered)
-        usual = "fixed" if kind == "date" else "free"
-        given: dict[str, Any] = dict(words.get(name, {})) | {"change": change.get(name, usual)}
-        given |= {"weight": float(weights.get(name, 1.0)), "dtype": dtype_name(column)}
-        given |= {"allowed": tuple(allowed.get(name, ())), "step": float(steps.get(name, 0.0))}
-        if name in bounds:
-            low, high = bounds[name]
-            given["bounds"] = (float(low), float(high))
-        if kind in ("category", "ordered"):
-            levels = ordered.get(name) or _levels(column, name)
-            given |= {"levels": tuple(levels), "missing": bool(column.isna().any())}
-            return Feature(
-                name, kind, scale=max(len(levels) - 1.0, 1.0) if kind == "ordered" else 1.0, **given
-            )
-        if kind == "boolean":
-            Feature(name, kind).numbers(column)
-            return Feature(name, kind, **given)
+    is_integer = name in settings.get("integers", ())
+    is_category = name in settings.get("categories", ())
+    kind = _kind(column, is_integer, is_category, name in ordered)
+    usual: Change = "fixed" if kind == "date" else "free"
+    given: dict[str, Any] = dict(settings.get("words", {}).get(name, {}))
+    given["change"] = change or usual
+    given["weight"] = float(settings.get("weights", {}).get(name, 1.0))
+    given["dtype"] = dtype_name(column)
+    given["allowed"] = tuple(settings.get("allowed", {}).get(name, ()))
+    given["step"] = float(settings.get("steps", {}).get(name, 0.0))
+    bounds = settings.get("bounds", {})
+    if name in bounds:
+        low, high = bounds[name]
+        given["bounds"] = (float(low), float(high))
+    if kind in ("category", "ordered"):
+        levels = ordered.get(name) or _levels(column, name)
+        given["levels"] = tuple(levels)
         given["missing"] = bool(column.isna().any())
-        values = Feature(name, kind, usual, missing=True).numbers(column)
-        values = values[~np.isnan(values)]
-        if len(values) <= 0:
-            raise SchemaError(f"column {name!r} has no values at all; drop it")
-        low = float(values.min())
-        high = float(values.max())
-        spread = {"standard": float(values.std()), "minmax": high - low, "none": 1.0}[scaling]
-        center = {"standard": float(values.mean()), "minmax": low, "none": 0.0}[scaling]
-        # A constant column keeps its own unit; one that overflows cannot be scaled by its spread
-        # either.
-        varies = math.isfinite(spread) and spread > 1e-12 * max(abs(low), abs(high))
-        return Feature(
-            name, kind, seen=(low, high), center=center, scale=spread if varies else 1.0, **given
-        )
+        # ranks from 0 to 1, so that a step of a long scale weighs less
+        scale = max(len(levels) - 1.0, 1.0) if kind == "ordered" else 1.0
+        return Feature(name, kind, scale=scale, **given)
+    if kind == "boolean":
+        Feature(name, kind).numbers(column)
+        return Feature(name, kind, **given)
+    given["missing"] = bool(column.isna().any())
+    values = Feature(name, kind, usual, missing=True).numbers(column)
+    values = values[~np.isnan(values)]
+    if not len(values):
+        raise SchemaError(f"column {name!r} has no values at all; drop it")
+    return Feature(name, kind, **_scaled(values, scaling), **given)
 
-    rules = tuple(Rule.parse(r) for r in _names(settings.get("rules", ())))
-    return tuple(feature(n) for n in names), rules, settings.get("max_changes", 0)
+
+def _scaled(values: Array, scaling: str) -> dict[str, Any]:
+    """The range of the data, and what makes it small numbers."""
+    low = float(values.min())
+    high = float(values.max())
+    spread = {"standard": float(values.std()), "minmax": high - low, "none": 1.0}[scaling]
+    center = {"standard": float(values.mean()), "minmax": low, "none": 0.0}[scaling]
+    # A constant column keeps its own unit; one that overflows cannot be scaled by its spread
+    # either.
+    varies = math.isfinite(spread) and spread > 1e-12 * max(abs(low), abs(high))
+    return {"seen": (low, high), "center": center, "scale": spread if varies else 1.0}
 
 
 def _names(value: Iterable[str]) -> list[str]:
@@ -153,10 +187,11 @@ def _levels(column: "pd.Series[Any]", name: str) -> list[Level]:
         raise SchemaError(
             f"column {name!r} holds {type(strange[0]).__name__} values; convert them {fix}"
         )
-    what = f"{len(levels)} distinct strings, so it looks like an id"
-    fix = "drop it: what the schema does not know is carried through"
     if len(levels) > MOST_LEVELS:
-        raise SchemaError(f"column {name!r} has {what}; {fix}")
-    if not bool(levels):
+        raise SchemaError(
+            f"column {name!r} has {len(levels)} distinct strings, so it looks like an id; drop it: "
+            "what the schema does not know is carried through"
+        )
+    if not levels:
         raise SchemaError(f"column {name!r} has no values at all; drop it")
     return levels if ranked else sorted(levels, key=lambda v: (isinstance(v, str), v))

@@ -6,10 +6,9 @@ carried through.
 
 import hashlib
 import math
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Sized
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Unpack, cast
@@ -20,14 +19,21 @@ import torch
 from torch import Tensor
 
 from holdfast._core.checks import did_you_mean, listed
-from holdfast.errors import FileError, SchemaError
+from holdfast._core.types import Array, Mask
+from holdfast.errors import SchemaError
+from holdfast.schema import toml
+from holdfast.schema.columns import column_names, repeated
 from holdfast.schema.encoding import Encoding
 from holdfast.schema.feasible import FeasibleSet
-from holdfast.schema.feature import KINDS, Array, Feature, Mask, Rule, column_names, repeated
-from holdfast.schema.infer import Settings, inferred
+from holdfast.schema.feature import KINDS, Feature
+from holdfast.schema.infer import InferSettings, inferred
+from holdfast.schema.places import Places
+from holdfast.schema.rule import Rule
 
 Row = Mapping[str, object] | pd.Series  # one row of a table
 MOST_NAMES = 6  # of columns, where a schema is printed
+# what columns of other kinds than numbers hold
+NOT_NUMBERS = {"date": "dates", "category": "levels", "ordered": "levels"}
 
 
 @dataclass(frozen=True, repr=False)
@@ -44,7 +50,9 @@ class Schema:
 
     >>> import pandas as pd
     >>> import holdfast as hf
-    >>> people = pd.DataFrame({"age": [23, 45, 61], "savings": [0.5, 3.0, 8.5], "job": ["clerk", "none", "cook"]})
+    >>> people = pd.DataFrame(
+    ...     {"age": [23, 45, 61], "savings": [0.5, 3.0, 8.5], "job": ["clerk", "none", "cook"]}
+    ... )
     >>> schema = hf.Schema.infer(people, fixed=["age"], up=["savings"])
     >>> schema
     <Schema 3 features: 1 real, 1 integer, 1 category; fixed: age; up: savings>
@@ -59,52 +67,54 @@ class Schema:
     max_changes: int = 0  # 0: any number of features may change
 
     def __post_init__(self) -> None:
-        if not bool(self.features):
+        if not self.features:
             raise SchemaError("a schema needs at least one feature")
         most = self.max_changes
-        names = self.names
-        counts = isinstance(most, int) and not isinstance(most, bool) and most >= 0
-        if not counts:
+        if not isinstance(most, int) or isinstance(most, bool) or most < 0:
             raise SchemaError(f"max_changes must be an integer, 0 (no limit) or more, got {most!r}")
         # No tensor can be compared with a larger one.
-        if not most < 2**63:
+        if most >= 2**63:
             raise SchemaError(
                 "max_changes is more than 2**63, which cannot be counted; 0 is no limit"
             )
-        twice = repeated(names)
+        twice = repeated(self.names)
         if twice:
             raise SchemaError(f"duplicate feature name(s) {listed(twice)}; rename one of them")
         for rule in self.rules:
-            for name in rule.weights:
-                if name not in names:
-                    raise SchemaError(
-                        f"rule {rule.text!r}: unknown column {name!r}; {did_you_mean(name, names)}"
-                    )
-                held = {"date": "dates", "category": "levels", "ordered": "levels"}.get(
-                    self[name].kind
+            self._check_rule(rule)
+
+    def _check_rule(self, rule: Rule) -> None:
+        """A rule is about columns that exist and hold numbers."""
+        for name in rule.weights:
+            if name not in self.names:
+                advice = did_you_mean(name, self.names)
+                raise SchemaError(f"rule {rule.text!r}: unknown column {name!r}; {advice}")
+            content = NOT_NUMBERS.get(self[name].kind)
+            if content is not None:
+                raise SchemaError(
+                    f"rule {rule.text!r}: column {name!r} holds {content}, not numbers"
                 )
-                if held is not None:
-                    raise SchemaError(
-                        f"rule {rule.text!r}: column {name!r} holds {held}, not numbers"
-                    )
 
     def __repr__(self) -> str:
-        kinds = Counter(f.kind for f in self.features)
-        parts = ", ".join(f"{kinds[kind]} {kind}" for kind in KINDS if kinds[kind])
+        kinds = Counter(feature.kind for feature in self.features)
+        count = len(self.features)
+        parts = [", ".join(f"{kinds[kind]} {kind}" for kind in KINDS if kinds[kind])]
         for change in ("fixed", "up", "down"):
-            names = [f.name for f in self.features if f.change == change]
-            some = ", ".join(names[:MOST_NAMES]) + f" and {len(names) - MOST_NAMES} more" * (
-                len(names) > MOST_NAMES
-            )
-            parts += f"; {change}: {some}" if names else ""
-        parts += f"; {listed((r.text for r in self.rules), 2)}" if self.rules else ""
-        parts += f"; at most {self.max_changes} changes" if self.max_changes else ""
-        return f"<Schema {len(self.features)} feature{'s' * (len(self.features) > 1)}: {parts}>"
+            names = [feature.name for feature in self.features if feature.change == change]
+            if names:
+                more = len(names) - MOST_NAMES
+                shown = ", ".join(names[:MOST_NAMES])
+                parts.append(f"{change}: {shown}" + (f" and {more} more" if more > 0 else ""))
+        if self.rules:
+            parts.append(listed((rule.text for rule in self.rules), 2))
+        if self.max_changes:
+            parts.append(f"at most {self.max_changes} changes")
+        return f"<Schema {count} feature{'s' * (count > 1)}: {'; '.join(parts)}>"
 
     # ---- making one
 
     @staticmethod
-    def infer(frame: pd.DataFrame, **settings: Unpack[Settings]) -> "Schema":
+    def infer(frame: pd.DataFrame, **settings: Unpack[InferSettings]) -> "Schema":
         """Read kinds, levels, ranges and scaling off a table; say what may change. Columns of dates
         are fixed.
 
@@ -137,8 +147,8 @@ class Schema:
     def change(self, **changes: Mapping[str, Any]) -> "Schema":
         """A copy with other fields for some features: `schema.change(age={"change": "fixed"})`."""
         for name, entry in changes.items():
-            self[name]
-            _check_fields(name, entry)
+            self[name]  # raises an error where there is no such feature
+            toml.check_fields(name, entry)
         return replace(
             self, features=tuple(replace(f, **changes.get(f.name, {})) for f in self.features)
         )
@@ -181,12 +191,12 @@ class Schema:
         """A name for each encoded column."""
         out: list[str] = []
         for f in self.features:
-            missing = ["(missing)"] * f.missing
-            out += [] if f.is_category else [f.name]
-            out += [
-                f"{f.name}={level}"
-                for level in ([*f.levels, *missing] if f.is_category else missing)
-            ]
+            if f.is_category:
+                out += [f"{f.name}={level}" for level in f.levels]
+            else:
+                out.append(f.name)
+            if f.missing:
+                out.append(f"{f.name}=(missing)")
         return out
 
     # ---- table <-> tensor
@@ -213,22 +223,21 @@ class Schema:
                 f"{type(rows).__name__}"
             )
         cells: dict[Any, Any] = dict(rows.items())
-        several = [
-            name
-            for name, value in cells.items()
-            if isinstance(value, Sized) and not isinstance(value, str)
-        ]
-        if several:
-            what = f"{several[0]!r} holds several values; more rows make a pd.DataFrame"
-            raise SchemaError(f"a dict or Series is one row, but {what}")
+        for name, value in cells.items():
+            if isinstance(value, Sized) and not isinstance(value, str):
+                raise SchemaError(
+                    f"a dict or Series is one row, but {name!r} holds several values; more rows "
+                    "make a pd.DataFrame"
+                )
+        # pandas would make a column of objects of a number that is missing, and of a level
         index = [rows.name] if isinstance(rows, pd.Series) and rows.name is not None else None
         table = pd.DataFrame([cells], index=cast(Any, index)).infer_objects()
         for f in self.features:
             if f.name in table:
-                missing_number = f.kind in ("real", "integer") and table[f.name].isna().all()
-                table[f.name] = f.held(
-                    table[f.name].astype(np.float64) if missing_number else table[f.name]
-                )
+                column = table[f.name]
+                if f.kind in ("real", "integer") and column.isna().all():
+                    column = column.astype(np.float64)
+                table[f.name] = f.held(column)
         return table
 
     def read(self, frame: pd.DataFrame) -> Array:
@@ -253,9 +262,8 @@ class Schema:
         out: dict[str, Any] = {name: like[name] for name in like.columns}
         for i, f in enumerate(self.features):
             rows = np.flatnonzero(changed[:, i])
-            out[f.name] = (
-                f.replaced(like[f.name], rows, numbers[rows, i]) if len(rows) else like[f.name]
-            )
+            if len(rows):
+                out[f.name] = f.replaced(like[f.name], rows, numbers[rows, i])
         return pd.DataFrame(out, index=like.index, columns=like.columns)
 
     def encode(self, frame: pd.DataFrame, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -264,37 +272,15 @@ class Schema:
 
     def encode_numbers(self, numbers: Array, dtype: torch.dtype = torch.float32) -> Tensor:
         """(n, features) numbers -> (n, width)."""
-        places = self._places
-        out = np.zeros((len(numbers), self.width))
-        values = numbers[:, places.number]
-        if len(places.gap):
-            out[:, places.says] = np.isnan(numbers[:, places.gap])
-            values = np.where(np.isnan(values), places.stand_in, values)
-        out[:, places.column] = (values - places.center) / places.scale
-        np.put_along_axis(
-            out, numbers[:, places.category].astype(np.int64) + places.first, 1.0, axis=1
-        )
-        return torch.tensor(out, dtype=dtype)
+        return torch.tensor(self._places.encode(numbers), dtype=dtype)
 
     def decode_numbers(self, z: Tensor) -> Array:
         """(n, width) -> (n, features) numbers, integers where they must be."""
-        fits = z.ndim == 2 and z.shape[1] == self.width
-        if not fits:
+        if z.ndim != 2 or z.shape[1] != self.width:
             raise SchemaError(
                 f"expected encoded rows of shape (n, {self.width}), got {tuple(z.shape)}"
             )
-        places = self._places
-        rows = z.detach().double().numpy()
-        out = np.empty((len(rows), len(self.features)))
-        values = rows[:, places.column] * places.scale + places.center
-        out[:, places.number] = np.where(
-            places.integer, np.clip(np.round(values), *places.holds), values
-        )
-        for i in places.category:
-            out[:, i] = rows[:, self.slices[i]].argmax(1)
-        if len(places.gap):
-            out[:, places.gap] = np.where(rows[:, places.says] > 0.5, np.nan, out[:, places.gap])
-        return out
+        return self._places.decode(z.detach().double().numpy())
 
     def decode(self, z: Tensor, like: pd.DataFrame | None = None) -> pd.DataFrame:
         """(n, width) -> n rows. With `like`, its index, column order and dtypes, and its values in
@@ -319,9 +305,9 @@ class Schema:
         """The table with strings, and categories of other levels, as the categories that the schema
         was read off."""
         features = [f for f in self.features if f.has_levels_of_pandas]
-        return (
-            frame.assign(**{f.name: f.held(frame[f.name]) for f in features}) if features else frame
-        )
+        if not features:
+            return frame
+        return frame.assign(**{f.name: f.held(frame[f.name]) for f in features})
 
     def changed_features(self, z: Tensor, x: Tensor) -> Mask:
         """(n, features) which features differ between encoded rows `z` and `x` (n, width)."""
@@ -342,33 +328,22 @@ class Schema:
         )
 
     @cached_property
-    def _places(self) -> "_Places":
-        placed = [*zip(range(len(self.features)), self.features, self.slices, strict=True)]
-        numbers = [(i, f, s) for i, f, s in placed if not f.is_category]
-        categories = [(i, s.start) for i, f, s in placed if f.is_category]
-        gaps = [(i, s.stop - 1) for i, f, s in numbers if f.has_gaps]
-        return _Places(
-            number=np.array([i for i, _, _ in numbers], dtype=np.int64),
-            column=np.array([s.start for _, _, s in numbers], dtype=np.int64),
-            category=np.array([i for i, _ in categories], dtype=np.int64),
-            first=np.array([start for _, start in categories], dtype=np.int64),
-            center=np.array([f.center for _, f, _ in numbers]),
-            scale=np.array([f.scale for _, f, _ in numbers]),
-            integer=np.array([f.kind not in ("real", "date") for _, f, _ in numbers], dtype=bool),
-            holds=np.array([f.holds for _, f, _ in numbers]).reshape(-1, 2).T,
-            stand_in=np.array([f.stand_in if f.has_gaps else np.nan for _, f, _ in numbers]),
-            gap=np.array([i for i, _ in gaps], dtype=np.int64),
-            says=np.array([says for _, says in gaps], dtype=np.int64),
-        )
+    def _places(self) -> Places:
+        return Places.of(self.features, self.slices)
 
     # ---- what a person may do
 
     def encoding(self, dtype: torch.dtype = torch.float32) -> Encoding:
         """The schema as tensors."""
-        cache = cast(dict[torch.dtype, Encoding], self.__dict__.setdefault("_encodings", {}))
-        if dtype not in cache:
-            cache[dtype] = Encoding.of(self.features, self.rules, self.max_changes, dtype)
-        return cache[dtype]
+        if dtype not in self._encodings:
+            encoding = Encoding.of(self.features, self.rules, self.max_changes, dtype)
+            self._encodings[dtype] = encoding
+        return self._encodings[dtype]
+
+    @cached_property
+    def _encodings(self) -> dict[torch.dtype, Encoding]:
+        """Those that have been asked for so far."""
+        return {}
 
     def feasible(self, x: Tensor) -> FeasibleSet:
         """What the people `x` (n, width) can reach; see `holdfast.schema.feasible`."""
@@ -382,49 +357,26 @@ class Schema:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, fields at their defaults left out; what the TOML file holds."""
-        limits = {"max_changes": self.max_changes, "rules": [rule.text for rule in self.rules]}
-        return {k: v for k, v in limits.items() if v} | {
-            "feature": [_plain(f) for f in self.features]
-        }
+        content = dict[str, Any]()
+        if self.max_changes:
+            content["max_changes"] = self.max_changes
+        if self.rules:
+            content["rules"] = [rule.text for rule in self.rules]
+        return content | {"feature": [toml.plain(feature) for feature in self.features]}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> "Schema":
-        if not isinstance(content, Mapping):
-            raise SchemaError(f"a schema is a table of settings, got {content!r}")
-        known = ("feature", "rules", "max_changes")
-        for key in content:
-            if key not in known:
-                raise SchemaError(
-                    f"unknown setting {key!r} in the schema; {did_you_mean(key, known)}"
-                )
-        features = content.get("feature", [])
-        rules = content.get("rules", [])
-        if not _is_list(features, Mapping):
-            raise SchemaError("a schema file holds a list of [[feature]] tables")
-        if not _is_list(rules, str):
-            raise SchemaError(f"`rules` must be a list of strings, got {rules!r}")
-        return cls(
-            tuple(map(_feature, features)),
-            tuple(map(Rule.parse, rules)),
-            content.get("max_changes", 0),
-        )
+        """The schema of which `to_dict` gave this content."""
+        return cls(*toml.parsed(content))
 
     def save(self, path: str | Path) -> None:
         """Write as TOML."""
-        import tomli_w
-
-        Path(path).write_text(tomli_w.dumps(self.to_dict()), encoding="utf-8")
+        toml.write(path, self.to_dict())
 
     @classmethod
     def load(cls, path: str | Path) -> "Schema":
         """Read a TOML file written by `save` or by hand."""
-        try:
-            content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise FileError(f"no schema file at {str(path)!r}") from None
-        except (OSError, ValueError, RecursionError) as error:  # also numbers of too many digits
-            raise FileError(f"cannot read schema {str(path)!r} as TOML: {error}") from None
-        return cls.from_dict(content)
+        return cls.from_dict(toml.read(path))
 
     @cached_property
     def fingerprint(self) -> str:
@@ -453,92 +405,3 @@ class Schema:
         )
         rows = encoding.whole(low + spread * (high - low))
         return self.feasible(rows).project(rows)
-
-
-@dataclass(frozen=True)
-class _Places:
-    """Where features sit among the encoded columns, and how the number-like ones are scaled."""
-
-    number: Any  # which features are number-like, and
-    column: Any  # their encoded columns
-    category: Any  # which features are categories, and
-    first: Any  # their first encoded columns
-    center: Array
-    scale: Array
-    integer: Mask
-    holds: Array  # (2, .) the lowest and the highest number that each can hold
-    stand_in: Array  # what stands for a missing number
-    gap: Any  # which features are numbers that may be missing, and
-    says: Any  # the encoded columns that say so
-
-
-# The default of each field, whose type is that of the field; "name" has none.
-_FIELDS: dict[str, Any] = {
-    spec.name: "" if spec.default is MISSING else spec.default for spec in fields(Feature)
-}
-
-
-def _plain(feature: Feature) -> dict[str, Any]:
-    values = {name: getattr(feature, name) for name in _FIELDS}
-    changed = {
-        name: value for name, value in values.items() if name == "name" or value != _FIELDS[name]
-    }
-    return {
-        name: [*value] if isinstance(value, tuple) else value for name, value in changed.items()
-    }
-
-
-def _check_fields(name: object, entry: Mapping[str, Any]) -> None:
-    for key in entry:
-        if key not in _FIELDS:
-            raise SchemaError(
-                f"feature {name!r}: unknown field {key!r}; {did_you_mean(key, _FIELDS)}"
-            )
-
-
-def _feature(entry: Mapping[str, Any]) -> Feature:
-    name = entry.get("name")
-    _check_fields(name, entry)
-    if not isinstance(name, str):
-        raise SchemaError(f"a feature needs a name, got {dict(entry)!r}")
-    for key, value in entry.items():
-        fits = _fits(value, _FIELDS[key])
-        if not fits:
-            raise SchemaError(f"feature {name!r}: {key} = {value!r} is of the wrong type")
-    try:
-        feature = Feature(**{key: _converted(value, _FIELDS[key]) for key, value in entry.items()})
-        numbers = np.arange(max(len(feature.levels), 1.0))
-        held = bool((feature.numbers(feature.values(numbers, None)) == numbers).all())
-    except SchemaError:
-        raise
-    except Exception as error:
-        raise SchemaError(f"feature {name!r}: {error}") from None
-    if not held:
-        raise SchemaError(f"feature {name!r}: dtype {feature.dtype!r} cannot hold its values")
-    return feature
-
-
-def _is_list(value: object, kind: Any) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(item, kind) for item in cast(list[object], value)
-    )
-
-
-def _fits(value: Any, default: object) -> bool:
-    """Is a value of a TOML file of the type of this default? An integer may stand for a float, a
-    boolean may not."""
-    if not isinstance(default, tuple):
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        return number if isinstance(default, float) else isinstance(value, type(default))
-    if not default:
-        return _is_list(value, str | int | float | bool)
-    return (
-        _is_list(value, object) and len(value) == 2 and all(map(_fits, value, cast(Any, default)))
-    )
-
-
-def _converted(value: Any, default: object) -> Any:
-    """As the field holds it; TOML has lists, and integers without limit."""
-    if isinstance(default, tuple):
-        return tuple(map(_converted, value, cast(Any, default))) if default else tuple(value)
-    return float(value) if isinstance(default, float) else value

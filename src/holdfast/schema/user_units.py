@@ -13,7 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holdfast.schema.feature import Array, Mask, Rule, differ
+from holdfast._core.types import Array, Mask
+from holdfast.schema.columns import differ
+from holdfast.schema.rule import Rule
 from holdfast.schema.schema import Schema
 
 COMBINED = 6  # columns that are rounded up and down in all combinations

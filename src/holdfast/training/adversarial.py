@@ -14,16 +14,15 @@ import pandas as pd
 
 from holdfast._core.checks import did_you_mean, require_integer, require_number
 from holdfast._core.progress import Progress
+from holdfast._core.types import Label, Outcomes
 from holdfast.errors import SettingError
 from holdfast.models.base import Model
-from holdfast.problem import Outcomes
 from holdfast.retraining.bank import ModelBank, ModelGroup
 from holdfast.retraining.base_run import BaseRun
 from holdfast.retraining.loop import Variation
 from holdfast.retraining.outcomes import ClassNames
 from holdfast.retraining.recipe import RecipeLike
 from holdfast.schema.schema import Schema
-from holdfast.target import Label
 
 EPSILONS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 

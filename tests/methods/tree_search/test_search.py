@@ -26,7 +26,7 @@ from holdfast.methods.tree_search.branch_and_bound import Bound, LinearGoal
 from holdfast.methods.tree_search.moves import CellMoves, PersonalMoves
 from holdfast.methods.tree_search.single_changes import LeafChanges, LeafTable, ModelChanges
 from holdfast.models.black_box import CompiledModel
-from holdfast.schema.feature import differ
+from holdfast.schema.columns import differ
 from holdfast.schema.verify import violations
 from support.tables import problem_of
 

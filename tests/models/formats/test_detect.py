@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import holdfast as hf
 from holdfast.errors import FileError
-from holdfast.models.formats.detect import kind_of
+from holdfast.models.formats.detect import kind_of_file
 from support.model_files import SCHEMA, zipped
 
 
@@ -25,7 +25,7 @@ def test_other_files_are_told_what_they_are(tmp_path: Path) -> None:
         (b'{"a": 1}', "unknown"),
     ):
         (tmp_path / "m").write_bytes(content)
-        assert kind_of(tmp_path / "m").name == kind
+        assert kind_of_file(tmp_path / "m").name == kind
         with pytest.raises(FileError, match="models are read from"):
             hf.Model.load(tmp_path / "m", SCHEMA)
     with pytest.raises(FileError, match="no model file"):
@@ -38,6 +38,6 @@ def test_any_bytes_are_some_kind(data: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "m"
         path.write_bytes(data)
-        assert kind_of(path).title
+        assert kind_of_file(path).title
         with pytest.raises(FileError):
             hf.Model.load(path, SCHEMA)

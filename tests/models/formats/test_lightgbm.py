@@ -11,7 +11,7 @@ import holdfast as hf
 from holdfast.errors import FileError
 from holdfast.models.compiled.from_boosters import PLAIN
 from holdfast.models.formats import lightgbm as own_lightgbm
-from holdfast.models.formats.detect import kind_of
+from holdfast.models.formats.detect import kind_of_file
 from support.model_files import (
     BY_JOB,
     CATEGORIES,
@@ -41,7 +41,7 @@ def test_lightgbm_files_predict_the_same_to_the_bit(tmp_path: Path) -> None:
     ):
         path = tmp_path / "m.txt"
         path.write_text(lightgbm_text(y, table, **more))
-        assert kind_of(path).name == "lightgbm"
+        assert kind_of_file(path).name == "lightgbm"
         expected = lightgbm.Booster(model_file=path).predict(table, raw_score=True)
         model = hf.Model.load(path, hf.Schema.infer(table))
         own = model.wrapped.decision_function(table[table.columns[::-1]])

@@ -20,7 +20,7 @@ from torch import nn
 
 import holdfast as hf
 from holdfast.errors import FileError, UnsafeFileError
-from holdfast.models.formats.detect import kind_of
+from holdfast.models.formats.detect import kind_of_file
 from holdfast.nn.architecture import mlp
 from support.model_files import SCHEMA, TABLE, silent, zipped
 from support.tables import seeded
@@ -112,7 +112,7 @@ def test_files_that_run_code_are_refused_and_not_run(
     for name in NAMES:
         path = tmp_path / name
         path.write_bytes(make(canary))
-        assert kind_of(path).name == kind, name
+        assert kind_of_file(path).name == kind, name
         with pytest.raises(UnsafeFileError, match=r"can run any code.*trust=True"):
             hf.Model.load(path, SCHEMA)
     silent(canary)
@@ -140,7 +140,7 @@ def test_trusted_files_load(tmp_path: Path) -> None:
             torch.export.export(net, (x,), dynamic_shapes=({0: torch.export.Dim("n")},)),
             tmp_path / "m.pt2",
         )
-        assert [kind_of(tmp_path / n).name for n in ("m.pt", "script.pt", "m.pt2")] == [
+        assert [kind_of_file(tmp_path / n).name for n in ("m.pt", "script.pt", "m.pt2")] == [
             "torch",
             "torchscript",
             "pt2",

@@ -12,7 +12,7 @@ import holdfast as hf
 from holdfast.errors import FileError
 from holdfast.models.compiled.from_boosters import PLAIN
 from holdfast.models.formats import xgboost as own_xgboost
-from holdfast.models.formats.detect import kind_of
+from holdfast.models.formats.detect import kind_of_file
 from support.model_files import (
     BY_JOB,
     CATEGORIES,
@@ -42,7 +42,7 @@ def test_xgboost_files_predict_the_same_to_the_bit(kind: str, tmp_path: Path) ->
     ):
         path = tmp_path / f"m.{kind}"
         path.write_bytes(xgboost_bytes(kind, y, table, **more))
-        assert kind_of(path).name == f"xgboost-{kind}"
+        assert kind_of_file(path).name == f"xgboost-{kind}"
         original = xgboost.XGBClassifier()
         original.load_model(path)
         model = hf.Model.load(path, hf.Schema.infer(table))

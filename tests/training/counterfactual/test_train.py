@@ -19,7 +19,8 @@ from holdfast._core.progress import Progress
 from holdfast.datasets import load
 from holdfast.methods._energy import decay
 from holdfast.nn.architecture import mlp
-from holdfast.nn.stack import ModelStack, ModuleStack, Stack, stack_of
+from holdfast.nn.module_stack import ModuleStack, stack_of
+from holdfast.nn.stack import ModelStack, Stack
 from holdfast.retraining.loop import Orders, RobustLoop, Variation
 from holdfast.schema.schema import Schema
 from holdfast.training.counterfactual.domain import Domain

@@ -16,6 +16,7 @@ import torch
 from holdfast._core.checks import did_you_mean, untyped
 from holdfast._core.params import Settings
 from holdfast._core.progress import Progress
+from holdfast._core.types import Outcomes
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.errors import FileError, SettingError
 from holdfast.methods.amortized import _recourse_network
@@ -25,7 +26,6 @@ from holdfast.methods.amortized.learned_recourse import LearnedRecourse
 from holdfast.models.base import Model
 from holdfast.models.io import load_model
 from holdfast.models.torch_model import TorchModel
-from holdfast.problem import Outcomes
 from holdfast.retraining.outcomes import class_names, class_numbers, outcomes, plain
 from holdfast.schema.schema import Schema
 

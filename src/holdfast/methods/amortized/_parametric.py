@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 from torch import Tensor, nn
 
 from holdfast._core.progress import Progress
+from holdfast._core.types import Outcomes, Rows
 from holdfast.errors import SettingError
 from holdfast.explainer import Explainer
 from holdfast.methods.amortized._generator_loop import (
@@ -25,7 +26,7 @@ from holdfast.methods.amortized._parallel import Schedule
 from holdfast.methods.amortized._recourse_network import network_of
 from holdfast.methods.amortized.virtual_shift import Shift
 from holdfast.models.base import Model
-from holdfast.problem import Outcomes, Rows, SearchProblem
+from holdfast.problem import SearchProblem
 from holdfast.retraining.frozen import encoded, net_of, numbered, with_logits
 
 

@@ -12,13 +12,14 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from holdfast._core.types import Outcomes, Rows
 from holdfast.errors import SettingError
 from holdfast.explainer import Explainer
 from holdfast.methods.amortized import _recourse_network
 from holdfast.methods.amortized._recourse_network import RecourseNetwork
 from holdfast.models.base import Model
 from holdfast.models.torch_model import TorchModel
-from holdfast.problem import Outcomes, Rows, SearchProblem
+from holdfast.problem import SearchProblem
 
 ROWS = 4096  # answered at once, which bounds memory
 

@@ -10,11 +10,11 @@ VAE-CF.
 import copy
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
+from holdfast._core.types import Outcomes, Rows
 from holdfast.errors import SettingError
 from holdfast.methods.amortized._parallel import Schedule
 from holdfast.methods.amortized.virtual_shift import Shift
 from holdfast.models.base import Model
-from holdfast.problem import Outcomes, Rows
 
 
 @runtime_checkable

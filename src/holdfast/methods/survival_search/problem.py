@@ -6,8 +6,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from holdfast._core.types import Pullback
 from holdfast.methods.survival_search.guide import Guide
-from holdfast.nn.relu_network import Pullback
 from holdfast.problem import SLACK, SearchProblem
 from holdfast.retraining.stretch import stretched_weights
 

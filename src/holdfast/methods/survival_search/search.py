@@ -25,6 +25,7 @@ from torch import Tensor
 
 from holdfast._core.params import Trait
 from holdfast._core.rows import chunks, rows_per_chunk, whole_blocks
+from holdfast._core.types import Outcomes, Rows
 from holdfast.distances import Distance, Norm
 from holdfast.errors import SettingError
 from holdfast.explainer import Explainer
@@ -39,7 +40,7 @@ from holdfast.methods.survival_search.guide import Guide, TreeGuide, guide_of
 from holdfast.methods.survival_search.problem import SurvivalProblem, lower_bound
 from holdfast.methods.tree_search.search import TreeSearch
 from holdfast.models.base import Model
-from holdfast.problem import Found, Outcomes, Rows, SearchProblem
+from holdfast.problem import Found, SearchProblem
 from holdfast.retraining.bank import ModelBank
 from holdfast.retraining.recipe import Recipe
 from holdfast.target import BoundTarget
@@ -271,7 +272,7 @@ class Fallback:
             self.rows[new[ok]] = found[: len(new)][ok]
             new = new[~ok]
         if len(new):
-            found, proved = self.guided.plain.found(self.problem[whole_blocks(new)])
-            self.rows[new] = found[: len(new)]
-            self.infeasible[new] = proved[: len(new)]
+            searched = self.guided.plain.searched(self.problem[whole_blocks(new)])
+            self.rows[new] = searched.rows[: len(new)]
+            self.infeasible[new] = searched.infeasible[: len(new)]
         return torch.where(chosen[:, None], self.rows, z)

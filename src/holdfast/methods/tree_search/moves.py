@@ -14,10 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from holdfast._core.types import Array
 from holdfast.models.compiled.tree_leaves import Cells
 from holdfast.schema.feasible import FeasibleSet
-from holdfast.schema.feature import Array, Feature
-from holdfast.schema.rules import excess
+from holdfast.schema.feature import Feature
+from holdfast.schema.rule_projection import excess
 from holdfast.schema.schema import Schema
 
 # last digits by which a value is put beyond a cut, so that writing it in the table cannot lose it

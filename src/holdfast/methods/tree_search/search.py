@@ -27,6 +27,7 @@ import torch
 from torch import Tensor
 
 from holdfast._core.rows import chunks, rows_per_chunk, whole_blocks
+from holdfast._core.types import Array, Outcomes, Rows
 from holdfast.distances import distance_of, l0, l1
 from holdfast.errors import SettingError
 from holdfast.explainer import Explainer
@@ -43,8 +44,7 @@ from holdfast.methods.tree_search.single_changes import (
 )
 from holdfast.models.base import Model
 from holdfast.models.compiled.tree_leaves import Cells
-from holdfast.problem import SLACK, Found, Outcomes, Rows, SearchProblem
-from holdfast.schema.feature import Array
+from holdfast.problem import SLACK, Found, SearchProblem
 
 PASSES = 20  # exchanges at most
 HALVINGS = 12  # of a change, on models without thresholds

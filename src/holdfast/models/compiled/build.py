@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from holdfast._core.types import Array
 from holdfast.models.compiled import differentiable, from_boosters, from_onnx, from_sklearn
 from holdfast.models.compiled.column_names import (
     found_among,
@@ -21,18 +22,17 @@ from holdfast.models.compiled.column_names import (
 from holdfast.models.compiled.decision_rule import THRESHOLDS, Offset, behind
 from holdfast.models.compiled.from_sklearn import Kernel
 from holdfast.models.compiled.preprocessing import (
-    Block,
     Column,
     Raw,
     RefusedError,
-    kind_of,
+    StepColumns,
     through,
+    type_name,
 )
 from holdfast.models.compiled.tree_leaves import TreeIndex
 from holdfast.models.compiled.tree_nodes import Nodes, code_columns, level_codes
 from holdfast.models.compiled.tree_program import TreeProgram, coder, pieces
 from holdfast.models.scores import Outputs, to_scores
-from holdfast.schema.feature import Array
 from holdfast.schema.schema import Schema
 
 CLOSE = 1e-6  # how far scores may differ
@@ -129,22 +129,16 @@ def compile_scorer(
     by_table = not encoded
     never_missing = {*never_missing, *getattr(model, "never_missing", ())}
     # which puts encoded rows back into units by itself
-    encoded = encoded and kind_of(model) != "holdfast.FlatGraph"
+    encoded = encoded and type_name(model) != "holdfast.FlatGraph"
     raws = Raw.all_of(schema, encoded, by_table, never_missing)
     columns = [Column(i, raw.levels) for i, raw in enumerate(raws)]  # the table itself
     known = schema.without_gaps(never_missing)
-    block = Block(columns, schema.probe.numpy()) if encoded else _as_trained(model, columns, known)
-    last = unwrapped(model)
-    while kind_of(last) in ("sklearn.Pipeline", *THRESHOLDS):
-        if kind_of(last) == "sklearn.Pipeline":
-            for _, step in last.steps[:-1]:
-                block = through(step, block)
-            last = unwrapped(last.steps[-1][1])
-        else:
-            last = unwrapped(behind(last))
-    if isinstance(last, from_boosters.Boosted | from_boosters.BoostedNumbers):
-        last = last.booster
-    kind = kind_of(last)
+    if encoded:
+        block = StepColumns(columns, schema.probe.numpy())
+    else:
+        block = _as_trained(model, columns, known)
+    last, block = _through_all(model, block)
+    kind = type_name(last)
     if kind in TREES:
         return _trees(last, kind, block, raws, schema, offset)
     library, _, name = kind.partition(".")
@@ -165,15 +159,30 @@ def compile_scorer(
     )
 
 
-def _as_trained(model: Any, columns: list[Column], schema: Schema) -> Block:
+def _through_all(model: Any, block: StepColumns) -> tuple[Any, StepColumns]:
+    """The estimator at the end of pipelines and thresholds, and the columns that reach it."""
+    last = unwrapped(model)
+    while type_name(last) in ("sklearn.Pipeline", *THRESHOLDS):
+        if type_name(last) == "sklearn.Pipeline":
+            for _, step in last.steps[:-1]:
+                block = through(step, block)
+            last = unwrapped(last.steps[-1][1])
+        else:
+            last = unwrapped(behind(last))
+    if isinstance(last, from_boosters.Boosted | from_boosters.BoostedNumbers):
+        last = last.booster
+    return last, block
+
+
+def _as_trained(model: Any, columns: list[Column], schema: Schema) -> StepColumns:
     """The columns in the model's order; what it was trained on but does not read may come from
     nowhere."""
     names, rows = trained_on(model), schema.decode(schema.probe)[handed(model, schema.names)]
     if names is None or lacking(model, schema.names):
-        return Block(columns, rows)
+        return StepColumns(columns, rows)
     found = [found_among(schema.names, name) for name in names]
     nowhere = Column(NOWHERE, None)
-    return Block(
+    return StepColumns(
         [nowhere if name is None else columns[schema.names.index(name)] for name in found], rows
     )
 
@@ -187,8 +196,7 @@ def _refuse_or_end(model: Any, name: str) -> nn.Module | None:
             raise RefusedError(
                 f"SVC with kernel {model.kernel!r} cannot be compiled; only 'linear' can"
             )
-        several = len(model.classes_) > 2 or model.probability is True
-        if several:
+        if len(model.classes_) > 2 or model.probability is True:
             raise RefusedError(
                 "SVC with more than two classes, or probabilities, is more than one linear model"
             )
@@ -203,7 +211,7 @@ def _refuse_or_end(model: Any, name: str) -> nn.Module | None:
 
 
 def _trees(
-    model: Any, kind: str, block: Block, raws: list[Raw], schema: Schema, offset: Offset
+    model: Any, kind: str, block: StepColumns, raws: list[Raw], schema: Schema, offset: Offset
 ) -> CompiledScorer:
     reader, most = TREES[kind]
     columns = block.columns
@@ -221,10 +229,7 @@ def _trees(
         nodes = replace(nodes, zero_missing=nodes.left >= 0, zero=0.0)
     if nodes.column.max(initial=0) >= len(columns):
         raise RefusedError("it was trained on more columns than reach it")
-    of_numbers = any(
-        raws[columns[int(nodes.column[node])].raw].levels is None for node in nodes.sets
-    )
-    if of_numbers:
+    if any(raws[columns[int(nodes.column[node])].raw].levels is None for node in nodes.sets):
         raise RefusedError(
             "it takes a column of numbers for categories; declare that column a category"
         )

@@ -4,20 +4,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.models.compiled.from_boosters import Boosted, BoostedNumbers, booster_names
-from holdfast.models.compiled.preprocessing import is_passed, kind_of, positions
+from holdfast.models.compiled.preprocessing import is_passed, positions, type_name
 
 
 def unwrapped(model: Any) -> Any:
     """The estimator that answers for a search over settings, or that was frozen."""
     if hasattr(model, "best_estimator_"):
         return unwrapped(model.best_estimator_)
-    return unwrapped(model.estimator) if kind_of(model) == "sklearn.FrozenEstimator" else model
+    return unwrapped(model.estimator) if type_name(model) == "sklearn.FrozenEstimator" else model
 
 
 def _first(model: Any) -> Any:
     """The step of a pipeline that is handed the table; of anything else, the model itself."""
     model = unwrapped(model)
-    if kind_of(model) != "sklearn.Pipeline":
+    if type_name(model) != "sklearn.Pipeline":
         return model
     return next((_first(step) for _, step in model.steps if not is_passed(step)), model)
 
@@ -51,7 +51,7 @@ def lacking(model: Any, columns: Sequence[str]) -> list[str]:
     names = trained_on(model) or []
     read = set(names)
     first = _first(model)
-    if kind_of(first) == "sklearn.ColumnTransformer":
+    if type_name(first) == "sklearn.ColumnTransformer":
         parts = [
             chosen
             for _, step, chosen in first.transformers_

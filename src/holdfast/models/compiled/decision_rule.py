@@ -3,10 +3,12 @@
 Most give the class with the largest score. Some do not, and their scores are put right here, so
 that the largest score is the predicted class everywhere else:
 
-    a threshold t on p_1:    s_1 = log p_1 - log t / (1 - t)        an offset of class 1; p stays softmax(s - offset)
+    a threshold t on p_1:    s_1 = log p_1 - log t / (1 - t)
+                             an offset of class 1; p stays softmax(s - offset)
     votes of pairs:          s_i = wins of class i, and a fraction for how clear they are
     a label and no score:    s = log of 1 for that class, of 0 for the others
-    anything else:           s = log p, and the predicted class is put just ahead; its p is what the others leave of 1
+    anything else:           s = log p, and the predicted class is put just ahead
+                             its p is what the others leave of 1
 """
 
 import math
@@ -21,12 +23,12 @@ import torch
 from torch import Tensor
 
 from holdfast._core.checks import listed
+from holdfast._core.types import Array
 from holdfast.errors import ModelError
 from holdfast.models.compiled import from_boosters
 from holdfast.models.compiled.column_names import unwrapped
-from holdfast.models.compiled.preprocessing import kind_of
+from holdfast.models.compiled.preprocessing import type_name
 from holdfast.models.scores import Outputs
-from holdfast.schema.feature import Array
 
 Offset = Sequence[float]  # of the classes
 
@@ -37,7 +39,7 @@ THRESHOLDS = ("sklearn.FixedThresholdClassifier", "sklearn.TunedThresholdClassif
 def core(model: Any) -> Any:
     """The estimator that gives the scores: the last of a pipeline, the best of a search."""
     model = unwrapped(model)
-    return core(model.steps[-1][1]) if kind_of(model) == "sklearn.Pipeline" else model
+    return core(model.steps[-1][1]) if type_name(model) == "sklearn.Pipeline" else model
 
 
 def name_of(model: Any) -> str:
@@ -81,6 +83,8 @@ def score_source(model: Any, classes: Sequence[Any] | None, outputs: Outputs | N
 def _score_source(
     model: Any, classes: Sequence[Any] | None, outputs: Outputs | None
 ) -> ScoreSource:
+    # Trees come before `predict_proba`: their sums say more than probabilities that are rounded to
+    # 0 and 1.
     has_scores = hasattr(model, "predict_proba") or hasattr(model, "decision_function")
     inner = core(model)
     only_predicts = hasattr(model, "predict") and not has_scores
@@ -100,30 +104,26 @@ def _score_source(
     if only_predicts and classes is not None:
         names = getattr(model, "classes_", classes)
         return ScoreSource(partial(_certain, model, names), "probabilities", labels_only=True)
-    what = (
-        f"{name_of(model)} has `predict` and nothing else, and does not say what it is; pass "
-        "classes=[...] if it"
-    )
     if only_predicts:
-        raise ModelError(f"{what} predicts classes, outputs='value' if it is a regression model")
-    what = (
-        f"cannot use a {name_of(model)}: it is no torch module and no regressor, has neither "
-        "predict_proba,"
-    )
+        raise ModelError(
+            f"{name_of(model)} has `predict` and nothing else, and does not say what it is; pass "
+            "classes=[...] if it predicts classes, outputs='value' if it is a regression model"
+        )
     if not callable(model):
-        raise ModelError(f"{what} decision_function nor predict, and cannot be called")
+        raise ModelError(
+            f"cannot use a {name_of(model)}: it is not a torch module and not a regressor, has "
+            "neither predict_proba, decision_function nor predict, and cannot be called"
+        )
     return ScoreSource(model, outputs or "probabilities")
 
 
 def _of_trees(model: Any, inner: Any, outputs: Outputs | None) -> ScoreSource:
     """Of a classifier of XGBoost or LightGBM, `inner`, bare or behind a pipeline."""
-    what = (
-        f"{name_of(model)} has an objective of your own, so only you know what it gives; if its "
-        "sum of trees is"
-    )
-    unknown = from_boosters.is_own(inner) and outputs is None
-    if unknown:
-        raise ModelError(f"{what} the score of a class, pass outputs='logits'")
+    if from_boosters.is_own(inner) and outputs is None:
+        raise ModelError(
+            f"{name_of(model)} has an objective of your own, so only you know what it gives; if "
+            "its sum of trees is the score of a class, pass outputs='logits'"
+        )
     if outputs == "logits" or from_boosters.is_raw(inner):
         return ScoreSource(
             from_boosters.margins(unwrapped(model), inner), "logits", from_boosters.half(inner)
@@ -168,7 +168,7 @@ def offset_of(model: Any, outputs: Outputs) -> tuple[float, ...]:
     inner = behind(model)
     last = core(behind(model))
     exponential = (
-        kind_of(last) == "sklearn.GradientBoostingClassifier" and last.loss == "exponential"
+        type_name(last) == "sklearn.GradientBoostingClassifier" and last.loss == "exponential"
     )
     if model.response_method != "decision_function" and hasattr(inner, "predict_proba"):
         p = threshold
@@ -187,7 +187,7 @@ def threshold_of(model: Any) -> float | None:
     """The threshold that an estimator puts on another's score of one class, if it is such an
     estimator."""
     at: Any = getattr(model, "best_threshold_", getattr(model, "threshold", "auto"))
-    return None if kind_of(model) not in THRESHOLDS or at == "auto" else float(at)
+    return None if type_name(model) not in THRESHOLDS or at == "auto" else float(at)
 
 
 def behind(model: Any) -> Any:
@@ -205,7 +205,7 @@ def decision_rule(model: Any) -> DecisionRule | None:
     inner = core(model)
     # LightGBM's classifiers predict sums of trees and no classes where the objective is the user's
     # own.
-    sums = from_boosters.is_own(inner) and kind_of(inner).startswith("lightgbm.")
+    sums = from_boosters.is_own(inner) and type_name(inner).startswith("lightgbm.")
     decides = hasattr(model, "predict") and not is_regressor(model) and not sums
     return partial(_predicted, model, classes) if classes is not None and decides else None
 

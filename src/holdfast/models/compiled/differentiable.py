@@ -20,9 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from holdfast._core.types import Array
 from holdfast.models.compiled.preprocessing import Column, Raw, RefusedError
 from holdfast.nn.architecture import linear_layer
-from holdfast.schema.feature import Array
 
 Layer = tuple[Array, Array]
 Bend = tuple[int, float, float, float]  # encoded column, scale, shift, most

@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 
 from holdfast._core.checks import untyped
+from holdfast._core.types import Array
 from holdfast.errors import ModelError
 from holdfast.models.compiled.from_sklearn import Kernel, stacked, tree_of
-from holdfast.models.compiled.preprocessing import Column, RefusedError, kind_of
+from holdfast.models.compiled.preprocessing import Column, RefusedError, type_name
 from holdfast.models.compiled.tree_nodes import Nodes
-from holdfast.schema.feature import Array
 
 # Beginnings of objectives of regression, and those whose estimate is the sum of the trees as it is.
 NUMBERS = (
@@ -70,17 +70,12 @@ def boosted(booster: Any, outputs: str | None = None) -> "Boosted | BoostedNumbe
     objective = _objective(booster)
     if objective.startswith(NUMBERS) or (outputs == "value" and not objective.startswith(CLASSES)):
         return BoostedNumbers(booster)
-    what = (
-        f"a Booster with objective {objective!r} is neither a classifier nor a regression model "
-        "by itself"
-    )
-    fix = (
-        "if its sum of trees is the score of a class, pass outputs='logits' and classes=[...]; "
-        "if an estimate,"
-    )
-    known = objective.startswith(CLASSES) and objective != "cross_entropy_lambda"
-    if not known:
-        raise ModelError(f"{what}; {fix} outputs='value'")
+    if not (objective.startswith(CLASSES) and objective != "cross_entropy_lambda"):
+        raise ModelError(
+            f"a Booster with objective {objective!r} is neither a classifier nor a regression "
+            "model by itself; if its sum of trees is the score of a class, pass outputs='logits' "
+            "and classes=[...]; if an estimate, outputs='value'"
+        )
     return Boosted(booster)
 
 
@@ -142,12 +137,12 @@ def is_booster(model: Any) -> bool:
 
 def has_margins(model: Any) -> bool:
     """Is it a classifier of XGBoost or LightGBM, which can give the sums of its trees?"""
-    return kind_of(model) in MARGINS
+    return type_name(model) in MARGINS
 
 
 def margins(model: Any, inner: Any) -> Callable[[Any], Any]:
     """The sums of the trees by `model`, whose last step is the classifier `inner`."""
-    by_xgboost = kind_of(inner).startswith("xgboost.")
+    by_xgboost = type_name(inner).startswith("xgboost.")
     return (
         partial(model.predict, output_margin=True)
         if by_xgboost
@@ -157,7 +152,7 @@ def margins(model: Any, inner: Any) -> Callable[[Any], Any]:
 
 def is_raw(model: Any) -> bool:
     """An XGBoost classifier whose `predict_proba` gives the sums of its trees instead."""
-    return kind_of(model).startswith("xgboost.") and model.objective == "binary:logitraw"
+    return type_name(model).startswith("xgboost.") and model.objective == "binary:logitraw"
 
 
 def is_own(model: Any) -> bool:
@@ -168,14 +163,14 @@ def is_own(model: Any) -> bool:
 def half(model: Any) -> tuple[float, ...]:
     """What to add to scores: XGBoost predicts class 1 above one half, also of what is a sum and no
     probability."""
-    raw = kind_of(model).startswith("xgboost.") and (is_raw(model) or is_own(model))
+    raw = type_name(model).startswith("xgboost.") and (is_raw(model) or is_own(model))
     return (0.0, -0.5) if raw and len(model.classes_) == 2 else ()
 
 
 def is_one_against_all(model: Any) -> bool:
     """A LightGBM classifier whose probabilities do not add up to 1."""
     return (
-        kind_of(model).startswith("lightgbm.")
+        type_name(model).startswith("lightgbm.")
         and getattr(model, "objective_", None) in ONE_AGAINST_ALL
     )
 
@@ -187,7 +182,6 @@ def xgboost(model: Any) -> tuple[Nodes, Kernel]:
         raise RefusedError(f"it takes {model.missing} for missing")
     content = _learner(booster)
     objective = content["objective"]["name"]
-    parameters = content["learner_model_param"]
     boosted_trees = content["gradient_booster"]["model"]
     trees = boosted_trees["trees"]
     groups = boosted_trees["tree_info"]
@@ -196,14 +190,35 @@ def xgboost(model: Any) -> tuple[Nodes, Kernel]:
         ends = boosted_trees["iteration_indptr"]
         trees = trees[: ends[last + 1]]
         groups = groups[: ends[last + 1]]
-    k = max(int(parameters["num_class"]), 1)
-    base = np.broadcast_to(
-        np.array(json.loads(parameters["base_score"]), dtype=np.float64).ravel(), k
+    start = _start(objective, content["learner_model_param"])
+    parts, sets = _xgboost_trees(trees)
+    nodes = Nodes(
+        **stacked(parts),
+        adds_to=np.array(groups, dtype=np.int64),
+        start=start.astype(np.float32).astype(np.float64),  # XGBoost adds in single precision
+        precision=np.float32,
+        strict=True,
+        outputs="value" if objective in PLAIN else "logits",
+        sets=sets,
+        sets_left=False,
     )
+    return nodes, partial(_kernel, booster, (0, 0) if last is None else (0, last + 1))
+
+
+def _start(objective: str, parameters: dict[str, Any]) -> Array:
+    """(outputs,) what the sums of trees begin with; the file says it as a probability."""
+    outputs = max(int(parameters["num_class"]), 1)
+    base = np.array(json.loads(parameters["base_score"]), dtype=np.float64).ravel()
+    base = np.broadcast_to(base, outputs)
     if objective == "binary:logistic":
-        base = np.log(base) - np.log1p(-base)
-    elif objective not in ("multi:softprob", "multi:softmax", "binary:logitraw", *PLAIN):
+        return np.log(base) - np.log1p(-base)
+    if objective not in ("multi:softprob", "multi:softmax", "binary:logitraw", *PLAIN):
         raise RefusedError(f"its objective {objective!r} cannot be compiled")
+    return base
+
+
+def _xgboost_trees(trees: Sequence[Any]) -> tuple[list[dict[str, Any]], dict[int, Array]]:
+    """The nodes of each tree, and the set of categories of each node that has one."""
     parts = list[dict[str, Any]]()
     sets = dict[int, Array]()
     count = 0
@@ -212,17 +227,7 @@ def xgboost(model: Any) -> tuple[Nodes, Kernel]:
             raise RefusedError("its trees have leaves of several values")
         parts.append(_xgboost_tree(tree, sets, count))
         count += len(parts[-1]["left"])
-    nodes = Nodes(
-        **stacked(parts),
-        adds_to=np.array(groups, dtype=np.int64),
-        start=base.astype(np.float32).astype(np.float64),
-        precision=np.float32,
-        strict=True,
-        outputs="value" if objective in PLAIN else "logits",
-        sets=sets,
-        sets_left=False,
-    )
-    return nodes, partial(_kernel, booster, (0, 0) if last is None else (0, last + 1))
+    return parts, sets
 
 
 def _kernel(booster: Any, rounds: tuple[int, int], inputs: Any) -> Array:
@@ -336,8 +341,7 @@ def _lightgbm_tree(
             links[parent][side] = place
         if "split_feature" in node:
             stack += [(node["right_child"], place, 1), (node["left_child"], place, 0)]
-    linear = any("leaf_coeff" in n for n in found)
-    if linear:
+    if any("leaf_coeff" in n for n in found):
         raise RefusedError(
             "its leaves hold linear models (linear_tree=True), which cannot be compiled"
         )

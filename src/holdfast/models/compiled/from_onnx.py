@@ -1,16 +1,16 @@
 """The trees of an ONNX graph that is nothing else, as `onnx.runtime` has read and checked them."""
 
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from holdfast._core.types import Array, Ints
 from holdfast.models.compiled.from_sklearn import Kernel
 from holdfast.models.compiled.preprocessing import RefusedError
 from holdfast.models.compiled.tree_nodes import Nodes
-from holdfast.schema.feature import Array
 
 # tests of a node; 0 is <=, and those after compare two numbers for equality
 LT = 1
@@ -23,24 +23,16 @@ def graph(model: Any) -> tuple[Nodes, Kernel]:
     the higher values."""
     if model.trees is None:
         raise RefusedError("the graph is more than trees over columns of the table")
-    forest = model.trees.forest
     trees = model.trees
-    tables = (forest.mode, forest.missing, forest.roots, forest.left, forest.right, forest.values)
-    test, tracks, roots, yes, no, threshold = (
-        cast(npt.NDArray[Any], table.numpy()) for table in tables
-    )
-    here = np.arange(len(test))
-    inner = yes != here
-    if (test[inner] > GT).any():
-        raise RefusedError("a node tests whether two numbers are equal")
-    tree = np.searchsorted(roots, here, "right")
-    mixed = (tree[yes] != tree).any() or (tree[no] != tree).any()
-    if mixed:
-        raise RefusedError("the nodes of its trees are not one tree after the other")
+    forest = trees.forest
+    test: Ints = forest.mode.numpy()
+    roots: Ints = forest.roots.numpy()
+    yes: Ints = forest.left.numpy()
+    no: Ints = forest.right.numpy()
+    threshold: npt.NDArray[Any] = forest.values.numpy()
+    inner = yes != np.arange(len(test))  # a leaf leads to itself
     strict = (test == LT) | (test == GTE)
-    nothing = inner & strict & np.isneginf(threshold)  # there is no number next to it
-    if nothing.any():
-        raise RefusedError("a node tests whether a number is below minus infinity")
+    _check(test[inner], roots, yes, no, below=threshold[inner & strict])
     turned = (test == GTE) | (test == GT)
     # v < t is v <= the number next to t
     below = np.nextafter(threshold, -np.inf, dtype=threshold.dtype)
@@ -52,7 +44,7 @@ def graph(model: Any) -> tuple[Nodes, Kernel]:
         left=left,
         right=right,
         column=forest.feature.numpy(),
-        missing_left=tracks != turned,
+        missing_left=forest.missing.numpy() != turned,
         threshold=np.where(strict, below, threshold).astype(np.float64),
         adds_to=np.full(len(roots), -1),
         value=forest.leaf[:, : len(trees.base)].numpy(),
@@ -62,6 +54,23 @@ def graph(model: Any) -> tuple[Nodes, Kernel]:
         outputs=model.outputs,
     )
     return nodes, partial(_kernel, trees)
+
+
+def _check(test: Ints, roots: Ints, yes: Ints, no: Ints, below: npt.NDArray[Any]) -> None:
+    """Raise a `RefusedError` where `Nodes` cannot say what a forest does.
+
+    Args:
+        test: of the inner nodes.
+        roots, yes, no: of the forest.
+        below: numbers below which something has to be.
+    """
+    if (test > GT).any():
+        raise RefusedError("a node tests whether two numbers are equal")
+    tree = np.searchsorted(roots, np.arange(len(yes)), "right")
+    if (tree[yes] != tree).any() or (tree[no] != tree).any():
+        raise RefusedError("the nodes of its trees are not one tree after the other")
+    if np.isneginf(below).any():  # there is no number next to it
+        raise RefusedError("a node tests whether a number is below minus infinity")
 
 
 def _kernel(trees: Any, inputs: Any) -> Array:

@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from holdfast._core.types import Array
 from holdfast.models.compiled.preprocessing import RefusedError
 from holdfast.models.compiled.tree_nodes import Nodes
-from holdfast.schema.feature import Array
 
 # the model's inputs (n, m) -> outputs (n, k), by the library's compiled code
 Kernel = Callable[[Any], Array]

@@ -4,8 +4,8 @@ of the table.
 The transformers known here (scalers, encoders, imputers, and pipelines of them) treat one column at
 a time. So an input is
 
-    of a column of numbers:   a chain of the same floating-point steps, all rising, in the same precision; what a
-                              missing number becomes is found by handing one in
+    of a column of numbers:   a chain of the same floating-point steps, all rising, in the same
+                              precision; what a missing number becomes is found by handing one in
     of a column of levels:    a table with one value for each level (a missing one is a level too)
 
 Anything that mixes columns, or that is not on the list, is refused with the reason.
@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from holdfast.schema.feature import Array, Feature
+from holdfast._core.types import Array
+from holdfast.schema.feature import Feature
 from holdfast.schema.schema import Schema
 
 Step = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -153,7 +154,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Block:
+class StepColumns:
     """The columns between two steps of a pipeline, and a few rows as scikit-learn has them: they
     decide last digits."""
 
@@ -164,14 +165,14 @@ class Block:
     def is_sparse(self) -> bool:
         return hasattr(self.rows, "tocsr")
 
-    def part(self, at: list[int], names: list[str]) -> "Block":
+    def part(self, at: list[int], names: list[str]) -> "StepColumns":
         """Some of the columns; those of a frame go by their names."""
         rows = (
             self.rows[[names[i] for i in at]]
             if isinstance(self.rows, pd.DataFrame)
             else self.rows[:, at]
         )
-        return Block([self.columns[i] for i in at], rows)
+        return StepColumns([self.columns[i] for i in at], rows)
 
 
 def precision(rows: Any) -> Any:
@@ -181,7 +182,7 @@ def precision(rows: Any) -> Any:
     return np.dtype(np.float32 if all(dtype == np.float32 for dtype in held) else np.float64)
 
 
-def kind_of(thing: Any) -> str:
+def type_name(thing: Any) -> str:
     """'sklearn.Pipeline': the library, told from where the class lives, and the name of the
     class."""
     return f"{type(thing).__module__.partition('.')[0]}.{type(thing).__name__}"
@@ -192,15 +193,15 @@ def is_passed(step: Any) -> bool:
     return step is None or (isinstance(step, str) and step == "passthrough")
 
 
-def through(step: Any, block: Block) -> Block:
+def through(step: Any, block: StepColumns) -> StepColumns:
     """The columns behind a fitted transformer."""
     if is_passed(step):
         return block
-    kind = kind_of(step)
+    kind = type_name(step)
     if kind not in STEPS:
         raise RefusedError(f"{kind.partition('.')[2]} in its pipeline cannot be compiled")
     rows = _transformed(step, block.rows)
-    return Block(STEPS[kind](step, block, rows), rows)
+    return StepColumns(STEPS[kind](step, block, rows), rows)
 
 
 def _transformed(step: Any, rows: Any) -> Any:
@@ -209,13 +210,13 @@ def _transformed(step: Any, rows: Any) -> Any:
         return step.transform(rows)
 
 
-def _pipeline(step: Any, block: Block, _: Any) -> list[Column]:
+def _pipeline(step: Any, block: StepColumns, _: Any) -> list[Column]:
     for _, inner in step.steps:
         block = through(inner, block)
     return block.columns
 
 
-def _column_transformer(step: Any, block: Block, _: Any) -> list[Column]:
+def _column_transformer(step: Any, block: StepColumns, _: Any) -> list[Column]:
     if step.transformer_weights:
         raise RefusedError("a ColumnTransformer with transformer_weights cannot be compiled")
     names = [str(n) for n in getattr(step, "feature_names_in_", [])]
@@ -228,8 +229,7 @@ def _column_transformer(step: Any, block: Block, _: Any) -> list[Column]:
             continue
         made = through(inner, block.part(at, names)).columns
         place = step.output_indices_[name]
-        fits = place.stop - place.start == len(made)
-        if not fits:
+        if place.stop - place.start != len(made):
             raise RefusedError(
                 f"the part {name!r} of its ColumnTransformer makes another number of columns"
             )
@@ -256,7 +256,9 @@ def positions(chosen: Any, names: list[str], width: int) -> list[int]:
     return [names.index(str(c)) if isinstance(c, str) else int(c) % width for c in chosen]
 
 
-def _scaled(block: Block, rows: Any, *parts: tuple[Any, Any], early: bool = False) -> list[Column]:
+def _scaled(
+    block: StepColumns, rows: Any, *parts: tuple[Any, Any], early: bool = False
+) -> list[Column]:
     """Columns after `block = f(block, constants)` for each of the parts, in the precision
     scikit-learn uses. `early`: the constants are brought to it first."""
     out = list[Column]()
@@ -272,8 +274,7 @@ def _scaled(block: Block, rows: Any, *parts: tuple[Any, Any], early: bool = Fals
             ]
             if dtype == np.float32:
                 picked = [np.float32(v) if early or f is np.clip else np.float64(v) for v in picked]
-            turned = f in (np.multiply, np.divide) and not picked[0] > 0
-            if turned:
+            if f in (np.multiply, np.divide) and not picked[0] > 0:
                 raise RefusedError("a scaler that turns a column around cannot be compiled")
             c = c.then(f, *picked)
             c = c.then(np.asarray, dtype) if dtype == np.float32 and not early else c
@@ -284,7 +285,7 @@ def _scaled(block: Block, rows: Any, *parts: tuple[Any, Any], early: bool = Fals
     return out
 
 
-def _over(scale: Any, block: Block) -> tuple[Any, Any]:
+def _over(scale: Any, block: StepColumns) -> tuple[Any, Any]:
     """Division by the scale; sparse columns are multiplied by one over it, whose last digit may
     differ."""
     return (
@@ -292,29 +293,29 @@ def _over(scale: Any, block: Block) -> tuple[Any, Any]:
     )
 
 
-def _standard(step: Any, block: Block, rows: Any) -> list[Column]:
+def _standard(step: Any, block: StepColumns, rows: Any) -> list[Column]:
     mean = step.mean_ if step.with_mean else None
     scale = step.scale_ if step.with_std else None
     return _scaled(block, rows, (np.subtract, mean), _over(scale, block), early=not block.is_sparse)
 
 
-def _robust(step: Any, block: Block, rows: Any) -> list[Column]:
+def _robust(step: Any, block: StepColumns, rows: Any) -> list[Column]:
     center = step.center_ if step.with_centering else None
     scale = step.scale_ if step.with_scaling else None
     return _scaled(block, rows, (np.subtract, center), _over(scale, block))
 
 
-def _minmax(step: Any, block: Block, rows: Any) -> list[Column]:
+def _minmax(step: Any, block: StepColumns, rows: Any) -> list[Column]:
     clip = step.feature_range if step.clip else None
     return _scaled(block, rows, (np.multiply, step.scale_), (np.add, step.min_), (np.clip, clip))
 
 
-def _maxabs(step: Any, block: Block, rows: Any) -> list[Column]:
+def _maxabs(step: Any, block: StepColumns, rows: Any) -> list[Column]:
     clip = (-1.0, 1.0) if getattr(step, "clip", False) else None
     return _scaled(block, rows, _over(step.scale_, block), (np.clip, clip))
 
 
-def _of_levels(step: Any, block: Block) -> npt.NDArray[Any]:
+def _of_levels(step: Any, block: StepColumns) -> npt.NDArray[Any]:
     """What the step itself makes of every level: row i has the i-th of each column, from the first
     again where it has fewer, and beside them some numbers of the other columns."""
     tables = [
@@ -336,7 +337,7 @@ def _of_levels(step: Any, block: Block) -> npt.NDArray[Any]:
     return np.asarray(made.toarray() if hasattr(made, "toarray") else made)
 
 
-def _numbers(block: Block, j: int) -> "pd.Series[Any]":
+def _numbers(block: StepColumns, j: int) -> "pd.Series[Any]":
     if isinstance(block.rows, pd.DataFrame):
         return block.rows.iloc[:, j]
     return pd.Series(
@@ -344,7 +345,7 @@ def _numbers(block: Block, j: int) -> "pd.Series[Any]":
     )
 
 
-def _encoder(step: Any, block: Block, _: Any) -> list[Column]:
+def _encoder(step: Any, block: StepColumns, _: Any) -> list[Column]:
     numbers = any(c.table is None for c in block.columns)
     columns = block.columns
     if numbers:
@@ -361,13 +362,12 @@ def _encoder(step: Any, block: Block, _: Any) -> list[Column]:
     return [replace(c, table=pd.Series(made[: c.levels, j])) for j, c in enumerate(of)]
 
 
-def _imputer(step: Any, block: Block, rows: Any) -> list[Column]:
+def _imputer(step: Any, block: StepColumns, rows: Any) -> list[Column]:
     if step.add_indicator:
         raise RefusedError("SimpleImputer with add_indicator cannot be compiled")
     fill: list[Any] = list(step.statistics_)
     drops = step.strategy != "constant" and bool(pd.Series(fill).isna().any())
-    other = not pd.isna(step.missing_values) or drops
-    if other:
+    if not pd.isna(step.missing_values) or drops:
         raise RefusedError(
             "SimpleImputer that replaces a value, or drops a column, cannot be compiled"
         )
@@ -385,24 +385,23 @@ def impute(values: npt.NDArray[Any], fill: Any) -> npt.NDArray[Any]:
     return np.where(np.isnan(values), np.float64(fill), values)
 
 
-def _function(step: Any, block: Block, _: Any) -> list[Column]:
+def _function(step: Any, block: StepColumns, _: Any) -> list[Column]:
     run: Any = step.func
     # that of gradient boosting
     checks = isinstance(run, partial) and cast(Any, run).func.__name__ == "check_array"
-    own = cast(Any, run) is not None and not checks
-    if own:
+    if cast(Any, run) is not None and not checks:
         raise RefusedError(
             "FunctionTransformer runs a function of your own, which cannot be compiled"
         )
     return block.columns
 
 
-def _selector(step: Any, block: Block, _: Any) -> list[Column]:
+def _selector(step: Any, block: StepColumns, _: Any) -> list[Column]:
     return [c for c, kept in zip(block.columns, step.get_support(), strict=True) if kept]
 
 
 # (a fitted step, what it is given, rows that it made of those) -> the columns that it makes
-STEPS: dict[str, Callable[[Any, Block, Any], list[Column]]] = {
+STEPS: dict[str, Callable[[Any, StepColumns, Any], list[Column]]] = {
     "sklearn.Pipeline": _pipeline,
     "sklearn.ColumnTransformer": _column_transformer,
     "sklearn.StandardScaler": _standard,

@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from holdfast._core.types import Array, Ints
 from holdfast.models.compiled.tree_leaves import TreeIndex
-from holdfast.models.compiled.tree_nodes import Codes, Ints
-from holdfast.schema.feature import Array
+from holdfast.models.compiled.tree_nodes import Codes
 
 # encoded columns, the one that says missing, and is that code the first?
 Slot = tuple[int, int, int | None, bool]
@@ -135,47 +135,61 @@ class _Writer:
         self.length = widest
         self.nothing = 0
         self.depth = 0
-        steps = {slot: self._row(np.repeat([0, 1], c.codes.count)) for slot, c in columns.items()}
-        column, offset, left = ([np.zeros(1, dtype=np.int64)] for _ in range(3))
-        value = [np.zeros((1, len(models[0].nodes.start)))]  # node 0 is a leaf that adds nothing
+        self.columns = columns
+        # of each column: where a row of the table begins that is all 0, and then all 1
+        self.steps = {
+            slot: self._row(np.repeat([0, 1], column.codes.count))
+            for slot, column in columns.items()
+        }
+        # node 0 is a leaf that adds nothing
+        places = [np.zeros(1, dtype=np.int64)]
+        offsets = [np.zeros(1, dtype=np.int64)]
+        left = [np.zeros(1, dtype=np.int64)]
+        value = [np.zeros((1, len(models[0].nodes.start)))]
         self.roots = list[Ints]()
         count = 1
         for model in models:
-            assert model.rights is not None
-            own = [columns[_slot(c)] for c in model.codes]
             order, new_left, roots, depth = _level_by_level(model, count)
-            places = np.zeros(len(order), dtype=np.int64)
-            offsets = np.zeros(len(order), dtype=np.int64)
-            lookups = [c.own_code(codes) for c, codes in zip(own, model.codes, strict=True)]
-            ranks = [
-                _last_within(lookup, codes.count)
-                for lookup, codes in zip(lookups, model.codes, strict=True)
-            ]
-            for i, node in enumerate(order.tolist()):
-                if node not in model.rights:
-                    continue
-                place, right = model.rights[node]
-                places[i] = own[place].place
-                first = int(right.argmax()) if right.any() else len(right)
-                # a step: nobody below `first` goes right, everybody from there on
-                if bool(right[first:].all()):
-                    last = ranks[place][first - 1] if first else -1
-                    slot = _slot(model.codes[place])
-                    offsets[i] = steps[slot] + columns[slot].codes.count - 1 - last
-                else:
-                    offsets[i] = self._row(right[lookups[place]].astype(np.int64))
-            column.append(places)
-            offset.append(offsets)
+            its_places, its_offsets = self._tests(model, order)
+            places.append(its_places)
+            offsets.append(its_offsets)
             left.append(new_left)
             value.append(_values(model, order))
             self.roots.append(roots)
             self.depth = max(self.depth, depth)
             count += len(order)
-        self.column = np.concatenate(column)
-        self.offset = np.concatenate(offset)
+        self.column = np.concatenate(places)
+        self.offset = np.concatenate(offsets)
         self.left = np.concatenate(left)
         self.value = np.concatenate(value)
         self.table = np.concatenate(self.rows)
+
+    def _tests(self, model: TreeIndex, order: Ints) -> tuple[Ints, Ints]:
+        """(nodes,) the column that each node of a model tests, in their new order, and where the
+        table says who goes right."""
+        assert model.rights is not None
+        common = [self.columns[_slot(codes)] for codes in model.codes]
+        places = np.zeros(len(order), dtype=np.int64)
+        offsets = np.zeros(len(order), dtype=np.int64)
+        lookups = [c.own_code(codes) for c, codes in zip(common, model.codes, strict=True)]
+        ranks = [
+            _last_within(lookup, codes.count)
+            for lookup, codes in zip(lookups, model.codes, strict=True)
+        ]
+        for i, node in enumerate(order.tolist()):
+            if node not in model.rights:
+                continue
+            place, right = model.rights[node]
+            places[i] = common[place].place
+            first = int(right.argmax()) if right.any() else len(right)
+            # a step: nobody below `first` goes right, everybody from there on
+            if bool(right[first:].all()):
+                last = ranks[place][first - 1] if first else -1
+                slot = _slot(model.codes[place])
+                offsets[i] = self.steps[slot] + self.columns[slot].codes.count - 1 - last
+            else:
+                offsets[i] = self._row(right[lookups[place]].astype(np.int64))
+        return places, offsets
 
     def _row(self, goes_right: Ints) -> int:
         """Where a new row of the table begins."""

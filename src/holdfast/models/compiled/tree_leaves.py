@@ -18,10 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holdfast.models.compiled.tree_nodes import Codes, Ints, Nodes
+from holdfast._core.types import Array, Ints, Mask
+from holdfast.models.compiled.tree_nodes import Codes, Nodes
 from holdfast.models.compiled.tree_program import coder
 from holdfast.models.scores import Outputs
-from holdfast.schema.feature import Array, Mask
 from holdfast.schema.schema import Schema
 
 MOST = 1 << 26  # cells of the tables: leaves times codes

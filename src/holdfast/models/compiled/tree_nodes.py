@@ -14,13 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from holdfast._core.types import Array, Ints, Mask
 from holdfast.models.compiled.preprocessing import Column, Raw
 from holdfast.models.scores import Outputs
-from holdfast.schema.feature import Array, Mask
 
-Ints = npt.NDArray[np.int64]
 ZERO = float(np.float32(1e-35))  # LightGBM takes numbers up to this size for zero
 LAST = np.finfo(np.float64).max
 
@@ -100,39 +98,49 @@ def code_columns(
         place = len(codes)
         at = np.array(its_nodes)
         levels = raws[raw].levels
-        if levels is not None:
-            codes.append(level_codes(raws[raw]))
-            for node, right in zip(
-                its_nodes, _of_levels(nodes, columns, at, len(levels)), strict=True
-            ):
-                rights[node] = place, right
-            continue
-        edges = _cuts(nodes, columns, raws[raw], at)
-        low, cut, high = (edge for edge, _ in edges)
-        cuts, first_of = np.unique(np.concatenate([low, cut, high]), return_index=True)
-        ends = np.concatenate([last for _, last in edges])[first_of]
-        finite = np.abs(cuts) < LAST  # the others part nothing from nothing
-        cuts = cuts[finite]
-        ends = ends[finite]
-        indicator = raws[raw].indicator
-        count = len(cuts) + 1 + (indicator is not None)
-        codes.append(
-            Codes(raws[raw].at, cuts, count, indicator, 0 if missing_first else count - 1, ends)
-        )
-        ranks = np.arange(len(cuts) + 1)
-        first = np.where(cut > -LAST, np.searchsorted(cuts, cut), -1)
-        z0 = np.where(low > -LAST, np.searchsorted(cuts, low), -1)
-        z1 = np.where(high > -LAST, np.searchsorted(cuts, high), -1)
-        for j, node in enumerate(its_nodes):
-            right = ranks > first[j]
-            if nodes.zero_missing is not None and nodes.zero_missing[node]:
-                right = np.where(
-                    (ranks > z0[j]) & (ranks <= z1[j]), not nodes.missing_left[node], right
-                )
-            if indicator is not None:
-                right = np.append(False, right) if missing_first else np.append(right, True)
+        if levels is None:
+            code, who = _number_codes(nodes, columns, raws[raw], at, missing_first)
+        else:
+            code = level_codes(raws[raw])
+            who = _of_levels(nodes, columns, at, len(levels))
+        codes.append(code)
+        for node, right in zip(its_nodes, who, strict=True):
             rights[node] = place, right
     return codes, rights
+
+
+def _number_codes(
+    nodes: Nodes, columns: Sequence[Column], raw: Raw, at: Ints, missing_first: bool
+) -> tuple[Codes, list[Mask]]:
+    """The codes of a column of numbers, and for each of the nodes `at` which of them go right."""
+    edges = _cuts(nodes, columns, raw, at)
+    low, cut, high = (edge for edge, _ in edges)
+    cuts, first_of = np.unique(np.concatenate([low, cut, high]), return_index=True)
+    ends = np.concatenate([last for _, last in edges])[first_of]
+    finite = np.abs(cuts) < LAST  # the others part nothing from nothing
+    cuts = cuts[finite]
+    ends = ends[finite]
+    count = len(cuts) + 1 + (raw.indicator is not None)
+    codes = Codes(raw.at, cuts, count, raw.indicator, 0 if missing_first else count - 1, ends)
+    ranks = np.arange(len(cuts) + 1)
+    last_left = _ranks_of(cuts, cut)
+    before_zero = _ranks_of(cuts, low)
+    last_zero = _ranks_of(cuts, high)
+    rights = list[Mask]()
+    for j, node in enumerate(at.tolist()):
+        right = ranks > last_left[j]
+        if nodes.zero_missing is not None and nodes.zero_missing[node]:
+            is_zero = (ranks > before_zero[j]) & (ranks <= last_zero[j])
+            right = np.where(is_zero, not nodes.missing_left[node], right)
+        if raw.indicator is not None:
+            right = np.append(False, right) if missing_first else np.append(right, True)
+        rights.append(right)
+    return codes, rights
+
+
+def _ranks_of(cuts: Array, edges: Array) -> Ints:
+    """The place of each edge among the cuts; -1 where it comes before all numbers."""
+    return np.where(edges > -LAST, np.searchsorted(cuts, edges), -1)
 
 
 def _missing_left(nodes: Nodes, columns: Sequence[Column], raws: Sequence[Raw], at: Ints) -> Mask:

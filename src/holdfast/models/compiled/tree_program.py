@@ -21,8 +21,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from holdfast._core.types import Array, Mask
 from holdfast.models.compiled.tree_nodes import Codes, Nodes
-from holdfast.schema.feature import Array, Mask
 
 BLOCK = 1 << 15  # rows: registers stay in the second-level cache
 PIECE = 1 << 12  # rows that are turned into columns at a time
@@ -81,6 +81,8 @@ class TreeProgram:
         return torch.as_tensor(np.ascontiguousarray(total.T))
 
     def _block(self, rows: Array, total: Array) -> None:
+        # All arrays are made once a block and written in place: a fresh one for each step would
+        # cost more than the step.
         n = len(rows)
         codes = np.empty((len(self.coders), n), dtype=self.code_dtype)
         for at, columns in pieces(rows):
@@ -100,11 +102,10 @@ class TreeProgram:
             leaf = slots[tree.result]
             for k, value in enumerate(tree.value):
                 target = total[k if tree.adds_to < 0 else tree.adds_to]
-                target += (
-                    value[leaf]
-                    if len(value) == 1
-                    else np.take(value, leaf, out=looked, mode="clip")
-                )
+                if len(value) == 1:
+                    target += value[leaf]
+                else:
+                    target += np.take(value, leaf, out=looked, mode="clip")
         if self.share != 1.0:
             total /= self.share
 
@@ -175,25 +176,27 @@ class Writer:
         bits = "bits", register
         one = self.dtype.type
         flips = np.flatnonzero(np.diff(right))
+        # Where the codes change sides at most once, one comparison is enough; a small set of codes
+        # is compared one by one, a large one looked up.
         if len(flips) == 0:
             self.ops.append((np.greater_equal if right[0] else np.less, code, one(0), bits))
-        elif len(flips) == 1:
+            return register
+        if len(flips) == 1:
             self.ops.append((np.less_equal if right[0] else np.greater, code, one(flips[0]), bits))
-        else:
-            few = right if right.sum() * 2 <= len(right) else ~right
-            members = np.flatnonzero(few)
-            if len(members) > MANY:
-                self.ops.append((partial(_look_up, right), code, None, bits))
-                return register
-            same, join = (
-                (np.equal, np.logical_or) if few is right else (np.not_equal, np.logical_and)
-            )
-            self.ops.append((same, code, one(members[0]), bits))
-            other = self._register()
-            for m in members[1:]:
-                self.ops.append((same, code, one(m), ("bits", other)))
-                self.ops.append((join, bits, ("bits", other), bits))
-            self.free.append(other)
+            return register
+        few_go_right = right.sum() * 2 <= len(right)
+        members = np.flatnonzero(right if few_go_right else ~right)
+        if len(members) > MANY:
+            self.ops.append((partial(_look_up, right), code, None, bits))
+            return register
+        same = np.equal if few_go_right else np.not_equal
+        join = np.logical_or if few_go_right else np.logical_and
+        self.ops.append((same, code, one(members[0]), bits))
+        other = self._register()
+        for member in members[1:]:
+            self.ops.append((same, code, one(member), ("bits", other)))
+            self.ops.append((join, bits, ("bits", other), bits))
+        self.free.append(other)
         return register
 
 

@@ -70,7 +70,7 @@ MARKS = {
 PICKLED_NAMES = (".pkl", ".pickle", ".joblib", ".pt", ".pth", ".bin", ".dill", ".ckpt")
 
 
-def kind_of(path: Path) -> Kind:
+def kind_of_file(path: Path) -> Kind:
     """The kind of a file; an error only if there is no such file."""
     if not path.is_file():
         raise FileError(f"no model file at {str(path)!r}")

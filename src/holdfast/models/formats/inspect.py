@@ -14,7 +14,7 @@ import pandas as pd
 from holdfast.errors import FileError
 from holdfast.models.compiled.column_names import found_among
 from holdfast.models.formats import limits
-from holdfast.models.formats.detect import kind_of
+from holdfast.models.formats.detect import kind_of_file
 from holdfast.models.formats.loaded import Description
 from holdfast.models.formats.read import reader_of
 from holdfast.models.formats.safetensors import read_header
@@ -23,7 +23,7 @@ from holdfast.models.formats.safetensors import read_header
 def inspect(path: Path) -> dict[str, Any]:
     """Plain values: file, bytes, kind, what, loading, problem, schema, inputs, classes, outputs,
     gradients, details."""
-    kind = kind_of(path)
+    kind = kind_of_file(path)
     out: dict[str, Any] = {
         "file": str(path),
         "bytes": path.stat().st_size,

@@ -38,7 +38,7 @@ def read(
     """The model in a file of any kind but safetensors. Nothing that runs code is loaded without
     `trust`."""
     if kind.loading == "code" and not trust:
-        raise unsafe.refuse(path, kind)
+        raise unsafe.refusal(path, kind)
     if kind.loading == "unknown" and not (trust and kind.name == "unknown"):
         raise FileError(f"{str(path)!r} is {kind.title}; models are read from {KNOWN}")
     if schema is None:

@@ -43,13 +43,16 @@ Places = dict[str, tuple[torch.dtype, list[int], int]]
 def read_header(path: Path) -> tuple[dict[str, str], Places]:
     """The checked header: the strings of the file, and where its tensors are; none of them is
     looked at."""
+    # Read by us, and not by `safe_open`: its tensors change when the file does, it takes a name
+    # that is there twice, and it leaves truth values that are neither 0 nor 1.
     size = path.stat().st_size
     with path.open("rb") as file:
         first = file.read(8)
         length = struct.unpack("<Q", first)[0] if len(first) == 8 else size
-        what = f"the file is cut off: its header has {length:,} bytes, the file {size:,}"
         if length > min(size - 8, MOST_HEADER):
-            raise FileError(what)
+            raise FileError(
+                f"the file is cut off: its header has {length:,} bytes, the file {size:,}"
+            )
         header = parse_json(file.read(length), "the header")
     if not isinstance(header, dict):
         raise FileError("the header is no object")

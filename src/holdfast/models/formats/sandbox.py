@@ -1,5 +1,5 @@
-"""Load a file in a child process first: a crash, an endless loop or a hunger for memory there is a
-refusal here.
+"""Load a file in a child process first: if that crashes, never ends or takes too much memory, the
+file is refused here.
 
 For formats that a library's compiled code reads: skops, XGBoost and LightGBM. The child gets the
 bytes on its standard input, loads them as they will be loaded here, and lets the model predict two
@@ -58,6 +58,7 @@ def try_all_in_child(models: Sequence[tuple[Format, bytes]]) -> None:
 def run_child(program: str, data: bytes, timeout: float = TIMEOUT) -> None:
     """An error unless a Python program, given the data, ends as `main` does for a file that is
     accepted."""
+    # Threads would take their stacks from the memory that the child is allowed.
     one = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
     path = os.pathsep.join(p for p in sys.path if p)
     try:

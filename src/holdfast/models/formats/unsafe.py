@@ -16,20 +16,19 @@ from holdfast._core.checks import untyped
 from holdfast.errors import FileError, UnsafeFileError
 from holdfast.models.formats.detect import Kind
 
-FIX = (
+BETTER = (
     "save a torch network with `hf.Model.of(module, schema).save('model.safetensors')`, a "
-    "scikit-learn estimator with"
+    "scikit-learn estimator with `skops.io.dump`, or export either to ONNX"
 )
 
 
-def refuse(path: Path, kind: Kind) -> UnsafeFileError:
+def refusal(path: Path, kind: Kind) -> UnsafeFileError:
     """The error for a file that can run code, if nobody said that it is trusted."""
-    what = (
+    return UnsafeFileError(
         f"{str(path)!r} is {kind.title}: it can run any code when it is loaded, so it is refused, "
-        "and nothing of it"
+        "and nothing of it was run. If you made it and trust it, pass trust=True "
+        f"(--trust-model-code); better: {BETTER}"
     )
-    how = "was run. If you made it and trust it, pass trust=True (--trust-model-code); better:"
-    return UnsafeFileError(f"{what} {how} {FIX} `skops.io.dump`, or export either to ONNX")
 
 
 def load(path: Path, kind: Kind) -> Any:

@@ -9,12 +9,14 @@ import contextlib
 import json
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from holdfast._core.checks import listed, optional
+from holdfast._core.types import Array, Ints, Mask
 from holdfast.errors import FileError
 from holdfast.models.formats import ubjson
 from holdfast.models.formats.limits import parse_json
@@ -50,6 +52,7 @@ OBJECTIVES = CLASSES | NUMBERS
 NUMBER = r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?"
 Entry = dict[str, Any]
 FILE = "the XGBoost file"
+STATISTICS = ("base_weights", "loss_changes", "sum_hessian")  # of the nodes
 
 
 def parse(data: bytes) -> Entry:
@@ -62,8 +65,7 @@ def parse(data: bytes) -> Entry:
     try:
         learner = _learner(_entry(model, "learner"))
         version = integers(model.get("version", [1, 0, 0]), "the version")
-        impossible = len(version) != 3 or (version < 0).any() or (version > 10_000).any()
-        if impossible:
+        if len(version) != 3 or (version < 0).any() or (version > 10_000).any():
             raise FileError(f"{FILE} has an impossible version")
         return {"learner": learner, "version": version.tolist()}
     except (FileError, RecursionError):
@@ -135,10 +137,9 @@ def _objective(objective: Entry) -> Entry:
         )
     values = {key: str(given.get(key, usual)) for key, usual in known.items()}
     for key, word in values.items():
-        fine = re.fullmatch(rf"{NUMBER}|\[{NUMBER}\]", word) and math.isfinite(
-            float(word.strip("[]"))
-        )
-        if not fine:
+        if not (
+            re.fullmatch(rf"{NUMBER}|\[{NUMBER}\]", word) and math.isfinite(float(word.strip("[]")))
+        ):
             raise FileError(f"{FILE} has {key} = {word[:40]!r}, expected a number")
     return {"name": name, place: values}
 
@@ -182,6 +183,7 @@ def _booster(booster: Entry, columns: int, outputs: int) -> Entry:
 
 
 def _trees(model: Entry, columns: int, outputs: int) -> Entry:
+    # XGBoost reads as many trees, and predicts with as many steps, as these numbers say.
     param = _entry(model, "gbtree_model_param")
     trees = model.get("trees")
     if not isinstance(trees, list) or not all(isinstance(t, dict) for t in cast(list[Any], trees)):
@@ -257,48 +259,72 @@ def _encoded(entry: Any) -> Entry:
     return {"offsets": offsets.tolist(), "values": letters.tolist()}
 
 
+@dataclass(frozen=True)
+class _TreeLists:
+    """The lists of one tree, with a number for each node."""
+
+    tree: Entry
+    what: str  # which tree it is, for errors
+    count: int  # of nodes
+
+    def numbers(
+        self, key: str, read: Callable[[Any, str], Any] = integers, default: float | None = None
+    ) -> Any:
+        """The list of this name; `default` stands for each number of one that is left out."""
+        left_out: list[float] = [] if default is None else [default] * self.count
+        values = read(self.tree.get(key, left_out), f"{key} of {self.what}")
+        if len(values) != self.count:
+            raise FileError(
+                f"{self.what} has {self.count} nodes, and {len(values)} numbers in {key!r}"
+            )
+        return values
+
+    def conditions(self, by_set: Mask) -> Array:
+        """Thresholds; those of nodes that split by a set may be anything."""
+        values = np.asarray(self.tree.get("split_conditions", []), np.float64)
+        if values.shape != (self.count,) or not np.isfinite(values[~by_set]).all():
+            raise FileError(
+                f"{self.what} has {self.count} nodes, and {values.size} thresholds, or one that is "
+                "not finite"
+            )
+        return values
+
+    def parents(self, left: Ints, right: Ints, inner: Mask) -> Ints:
+        """As the children say; XGBoost looks at the parent of every node but the root, also of
+        those that were taken out."""
+        parents = self.numbers("parents", default=0)
+        parents = np.where((parents >= 0) & (parents < self.count), parents, 0)
+        parents[0] = ROOT
+        for side in (left, right):
+            parents[side[inner]] = np.flatnonzero(inner)
+        return parents
+
+
 def _tree(i: int, tree: Entry, columns: int) -> Entry:
+    """A tree as it will be written again: nothing that is not named here goes on to XGBoost."""
+    # XGBoost follows every list below without a look; each is checked before the next one uses it.
     what = f"tree {i} of {FILE}"
     param = _entry(tree, "tree_param")
     count = _count(param, "num_nodes", 1 << 26)
-    if (
-        _count(param, "num_feature", MOST_COLUMNS) > columns
-        or _count(param, "size_leaf_vector", 1, "0") > 1
-    ):
+    widest = _count(param, "num_feature", MOST_COLUMNS)
+    if widest > columns or _count(param, "size_leaf_vector", 1, "0") > 1:
         raise FileError(f"{what} is about other columns, or has leaves of several numbers")
-
-    def numbers(
-        key: str, read: Callable[[Any, str], Any] = integers, default: Sequence[float] = ()
-    ) -> Any:
-        values = read(tree.get(key, default), f"{key} of {what}")
-        if len(values) != count:
-            raise FileError(f"{what} has {count} nodes, and {len(values)} numbers in {key!r}")
-        return values
-
-    left = numbers("left_children")
-    right = numbers("right_children")
-    column = numbers("split_indices")
+    lists = _TreeLists(tree, what, count)
+    left = lists.numbers("left_children")
+    right = lists.numbers("right_children")
+    column = lists.numbers("split_indices")
     inner = left != -1
     if (inner != (right != -1)).any():
         raise FileError(f"{what} has a node with one child")
     check_tree(left, right, inner, what)
     inside(column[inner], 0, columns, f"{what}: a column")
     inside(column[~inner & (column != DELETED)], 0, columns, f"{what}: a column")
-    kind = numbers("split_type", default=[0] * count)
+    kind = lists.numbers("split_type", default=0)
     inside(kind, 0, 2, f"{what}: a type of split")
-    # XGBoost looks at the parent of every node but the root, also of those that were taken out.
-    parents = numbers("parents", default=[0] * count)
-    parents = np.where((parents >= 0) & (parents < count), parents, 0)
-    parents[0] = ROOT
-    for side in (left, right):
-        parents[side[inner]] = np.flatnonzero(inner)
     by_set = inner & (kind == 1)
-    conditions = np.asarray(tree.get("split_conditions", []), np.float64)
-    if conditions.shape != (count,) or not np.isfinite(conditions[~by_set]).all():
-        raise FileError(
-            f"{what} has {count} nodes, and {conditions.size} thresholds, or one that is not finite"
-        )
-    default = numbers("default_left", read=lambda v, w: integers(np.asarray(v).astype(np.int64), w))
+    parents = lists.parents(left, right, inner)
+    conditions = lists.conditions(by_set)
+    default = lists.numbers("default_left", read=_truths)
     inside(default, 0, 2, f"{what}: a default")
     return {
         "id": i,
@@ -309,18 +335,24 @@ def _tree(i: int, tree: Entry, columns: int) -> Entry:
         "split_type": kind.tolist(),
         "split_conditions": conditions.tolist(),
         "default_left": default.tolist(),
-        **{
-            k: numbers(k, finite, [0.0] * count).tolist()
-            for k in ("base_weights", "loss_changes", "sum_hessian")
-        },
+        **{key: lists.numbers(key, finite, 0.0).tolist() for key in STATISTICS},
         **_sets(tree, by_set, what),
-        "tree_param": {
-            "num_nodes": str(count),
-            "num_feature": str(columns),
-            "size_leaf_vector": "1",
-            "num_deleted": str(_count(param, "num_deleted", count, "0")),
-        },
+        "tree_param": _tree_param(count, columns, _count(param, "num_deleted", count, "0")),
     }
+
+
+def _tree_param(nodes: int, columns: int, deleted: int) -> dict[str, str]:
+    return {
+        "num_nodes": str(nodes),
+        "num_feature": str(columns),
+        "size_leaf_vector": "1",
+        "num_deleted": str(deleted),
+    }
+
+
+def _truths(values: Any, what: str) -> Ints:
+    """Truth values, which UBJSON writes as words and JSON as numbers."""
+    return integers(np.asarray(values).astype(np.int64), what)
 
 
 def _sets(tree: Entry, by_set: Any, what: str) -> Entry:

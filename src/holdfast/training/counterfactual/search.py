@@ -26,9 +26,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from holdfast._core.types import Pullback
 from holdfast.methods._autoencoder import TableAutoencoder
 from holdfast.methods._energy import RIDGE, decay
-from holdfast.nn.relu_network import Pullback
 from holdfast.nn.stack import WIDE, ModelStack
 from holdfast.training.counterfactual.domain import Domain
 

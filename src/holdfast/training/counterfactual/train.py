@@ -18,9 +18,9 @@ from torch import Tensor
 
 from holdfast._core.checks import did_you_mean, listed, require_integer
 from holdfast._core.progress import Progress
+from holdfast._core.types import Outcomes
 from holdfast.errors import SettingError
 from holdfast.models.base import Model
-from holdfast.problem import Outcomes
 from holdfast.retraining.bank import ModelBank, ModelGroup
 from holdfast.retraining.base_run import BaseRun
 from holdfast.retraining.loop import Variation

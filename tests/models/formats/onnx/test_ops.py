@@ -5,7 +5,7 @@ import pytest
 import torch
 from onnx import helper
 
-from holdfast.models.formats.onnx import ops as operators
+from holdfast.models.formats.onnx import op_checks
 from holdfast.models.formats.onnx import runtime as interpreter
 from holdfast.models.formats.onnx.graph import read_graph
 from support.onnx_graphs import _own, graph_of, ints, one, refused, session, tree_graph
@@ -123,7 +123,7 @@ def test_large_things_made_of_little_are_refused(monkeypatch: pytest.MonkeyPatch
         {"s": ints(huge, huge)},
     )
     refused(both, "ConstantOfShape.*more than")
-    monkeypatch.setattr(operators, "MOST", 1000)
+    monkeypatch.setattr(op_checks, "MOST", 1000)
     refused(one("Add", {"c": np.zeros((100, 1, 1), np.float32)}), "more than 1,000")
     refused(one("MatMul", {"c": np.zeros((4, 100), np.float32)}), "more than 1,000")
 

@@ -146,10 +146,9 @@ class Node:
         what = f"operator {self.op}: attribute {name!r} is"
         if not all(isinstance(v, kind) for v in listed):
             raise FileError(f"{what} of the wrong type")
-        fine = kind is not float or all(
+        if kind is float and not all(
             math.isfinite(v) or (infinite and math.isinf(v)) for v in listed
-        )
-        if not fine:
+        ):
             raise FileError(f"{what} {'NaN' if infinite else 'not finite'}")
         return listed
 
@@ -178,6 +177,8 @@ class Graph:
 
 def read_graph(data: bytes) -> Graph:
     """The graph in the bytes of an ONNX file."""
+    # What could hide work from the interpreter (functions, graphs in attributes, sparse constants)
+    # is refused by name before anything of it is looked at.
     model = read(data, _MODEL)
     graph = model["graph"]
     if graph is None:
@@ -267,13 +268,14 @@ def _string(value: bytes) -> str:
 
 def tensor(entry: dict[str, Any]) -> Tensor | Strings:
     """A constant; its data must be in the file, and as much as its shape says."""
+    # Counted before the numbers are shaped: no more memory is taken than the file is long.
     name = entry["name"] or ""
     dims = tuple(cast(list[int], entry["dims"]))
-    fix = "with `torch.onnx.export(..., external_data=False)` or `onnx.save(onnx.load(path), path)`"
     if entry["external"] or entry["location"]:
         raise FileError(
             f"constant {name!r} is in another file, which is not read: put everything into one, "
-            f"{fix}"
+            "with `torch.onnx.export(..., external_data=False)` or `onnx.save(onnx.load(path), "
+            "path)`"
         )
     if any(d < 0 for d in dims) or len(dims) > 8:
         raise FileError(f"constant {name!r} has the impossible shape {dims}")

@@ -3,7 +3,8 @@
 An operator that knows nothing of them gets NaN. Until then a column goes along with an indicator of
 where it is missing, for where an imputer fills it in, that is the straight line
 
-    value + indicator (fill - stand-in)       indicator = 1 while it is missing, and the value is the stand-in then,
+    value + indicator (fill - stand-in)     indicator = 1 while it is missing, and the value is the
+                                            stand-in then,
 
 the same as in a compiled pipeline (`compiled.differentiable`): a search sees which way filling it
 in would lead.

@@ -1,4 +1,5 @@
-"""The general operators of ONNX as torch operations; those of `ai.onnx.ml` are in `onnx.ops_ml`.
+"""The general operators of ONNX as torch operations; those of `ai.onnx.ml` are in `onnx.ops_ml`,
+and those that look at a window in `onnx.windows`.
 
 Each takes the node (its attributes and version) and its inputs, and gives one tensor, or a tuple of
 them. Whatever could make something large out of little calls `room` first. What is not in
@@ -16,32 +17,8 @@ from torch.nn import functional as F
 
 from holdfast.errors import FileError
 from holdfast.models.formats.onnx.graph import DTYPES, ELEMENTS, Node, Strings
-
-Operator = Callable[..., Any]
-MOST = 1 << 28  # elements of a tensor
-
-
-def room(node: Node, *shape: int) -> None:
-    """An error if a tensor of this shape would be too large."""
-    if math.prod(shape) > MOST:
-        raise FileError(
-            f"operator {node.op} makes a tensor of shape {shape}, more than {MOST:,} numbers"
-        )
-
-
-def unsupported(node: Node, what: str) -> FileError:
-    """What an operator asks for and is not done here."""
-    return FileError(f"operator {node.op}: {what}")
-
-
-def numbers(node: Node, given: Tensor | None, name: str) -> list[int] | None:
-    """Axes, shapes and the like: an input in later versions, an attribute in earlier ones."""
-    if given is None:
-        return list(node.integers(name)) if name in node.attributes else None
-    fine = not given.is_floating_point() and given.ndim <= 1 and given.numel() <= 16
-    if not fine:
-        raise unsupported(node, f"{name} are no integers")
-    return [int(v) for v in cast(list[Any], cast(Any, given).reshape(-1).tolist())]
+from holdfast.models.formats.onnx.op_checks import Operator, numbers, one, room, unsupported
+from holdfast.models.formats.onnx.windows import average_pool, conv, max_pool, overall, pad
 
 
 def together(*shapes: Sequence[int]) -> tuple[int, ...]:
@@ -50,11 +27,6 @@ def together(*shapes: Sequence[int]) -> tuple[int, ...]:
 
 
 # ---- element by element
-
-
-def one(f: Callable[[Node, Tensor], Tensor]) -> Operator:
-    """An operator of one tensor; for the type checker."""
-    return f
 
 
 def unary(f: Callable[[Tensor], Tensor]) -> Operator:
@@ -232,8 +204,7 @@ def cut(
     last = numbers(node, ends, "ends") or []
     over = numbers(node, axes, "axes") or list(range(len(first)))
     by = numbers(node, steps, "steps") or [1] * len(first)
-    fits = len(first) == len(last) == len(over) == len(by) and 0 not in by
-    if not fits:
+    if not (len(first) == len(last) == len(over) == len(by) and 0 not in by):
         raise unsupported(node, "starts, ends, axes and steps do not fit")
     for a, b, axis, step in zip(first, last, over, by, strict=True):
         at = range(x.shape[axis])[a:b:step]  # Python slices as ONNX does
@@ -307,101 +278,6 @@ def tile(node: Node, x: Tensor, repeats: Tensor) -> Tensor:
         raise unsupported(node, f"impossible repeats {times}")
     room(node, x.numel(), *times)
     return x.repeat(times)
-
-
-def pad(
-    node: Node,
-    x: Tensor,
-    pads: Tensor | None = None,
-    value: Tensor | None = None,
-    axes: Tensor | None = None,
-) -> Tensor:
-    sizes = numbers(node, pads, "pads") or []
-    if node.get("mode", "constant") != "constant" or axes is not None:
-        raise unsupported(node, "only constant padding of all axes")
-    if not (len(sizes) == 2 * x.ndim and min(sizes, default=0) >= 0):
-        raise unsupported(node, f"impossible pads {sizes}")
-    return padded(node, x, sizes, float(value) if value is not None else node.get("value", 0.0))
-
-
-def padded(node: Node, x: Tensor, sizes: Sequence[int], fill: float) -> Tensor:
-    """x with (all starts, then all ends) added to its last axes."""
-    half = len(sizes) // 2
-    first = x.shape[: x.ndim - half]
-    last = x.shape[x.ndim - half :]
-    room(node, *first, *(s + sizes[i] + sizes[i + half] for i, s in enumerate(last)))
-    pairs = [p for i in reversed(range(half)) for p in (sizes[i], sizes[i + half])]
-    return F.pad(x, pairs, value=fill) if any(pairs) else x
-
-
-# ---- convolutions
-
-
-def window(node: Node, x: Tensor, kernel: Sequence[int]) -> tuple[list[int], list[int], list[int]]:
-    """Strides, dilations, and pads (starts, then ends) of a sliding window."""
-    d = x.ndim - 2
-    ones: tuple[int, ...] = (1,) * d
-    strides = list(node.integers("strides") or ones)
-    dilations = list(node.integers("dilations") or ones)
-    zeros: list[int] = [0] * 2 * d
-    pads = list(node.integers("pads")) or zeros
-    auto = node.get("auto_pad", "NOTSET")
-    fits = 1 <= d <= 3 and len(kernel) == len(strides) == len(dilations) == d and len(pads) == 2 * d
-    if not (fits and min(*strides, *dilations, *kernel) >= 1 and min(pads) >= 0):
-        raise unsupported(node, "impossible window")
-    room(node, *kernel)
-    if auto in ("SAME_UPPER", "SAME_LOWER"):
-        if max(dilations) != 1:
-            raise unsupported(node, "padding 'same' with dilation")
-        sizes = zip(x.shape[2:], strides, kernel, strict=True)
-        total = [max((-(-n // stride) - 1) * stride + width - n, 0) for n, stride, width in sizes]
-        small = [t // 2 for t in total]
-        large = [t - t // 2 for t in total]
-        return strides, dilations, small + large if auto == "SAME_UPPER" else large + small
-    if auto not in ("NOTSET", "VALID"):
-        raise unsupported(node, f"unknown padding {auto!r}")
-    return strides, dilations, zeros if auto == "VALID" else pads
-
-
-def conv(node: Node, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    strides, dilations, pads = window(node, x, weight.shape[2:])
-    groups = node.get("group", 1)
-    if not groups >= 1:
-        raise unsupported(node, "impossible number of groups")
-    x = padded(node, x, pads, 0.0)
-    room(node, len(x), len(weight), *((s - 1) // strides[i] + 1 for i, s in enumerate(x.shape[2:])))
-    f: Operator = (F.conv1d, F.conv2d, F.conv3d)[x.ndim - 3]
-    return f(x, weight, bias, strides, 0, dilations, groups)
-
-
-def max_pool(node: Node, x: Tensor) -> Tensor:
-    if len(node.outputs) != 1 or node.get("storage_order", 0):
-        raise unsupported(node, "indices are not supported")
-    kernel = node.integers("kernel_shape")
-    ceil = bool(node.get("ceil_mode", 0))
-    strides, dilations, pads = window(node, x, kernel)
-    f: Operator = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[x.ndim - 3]
-    return f(padded(node, x, pads, -math.inf), kernel, strides, 0, dilations, ceil)
-
-
-def average_pool(node: Node, x: Tensor) -> Tensor:
-    kernel = node.integers("kernel_shape")
-    strides, dilations, pads = window(node, x, kernel)
-    if max(dilations) != 1 or node.get("ceil_mode", 0):
-        raise unsupported(node, "dilations and ceil_mode are not supported")
-    f: Operator = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[x.ndim - 3]
-    mean = f(padded(node, x, pads, 0.0), kernel, strides)
-    without_pads = any(pads) and not node.get("count_include_pad", 0)
-    return (
-        mean / f(padded(node, torch.ones_like(x), pads, 0.0), kernel, strides)
-        if without_pads
-        else mean
-    )
-
-
-def overall(f: Callable[..., Tensor]) -> Operator:
-    """Global pooling."""
-    return one(lambda node, x: f(x, dim=tuple(range(2, x.ndim)), keepdim=True))
 
 
 UNARY = "Relu Sigmoid Tanh Exp Log Sqrt Neg Abs Sign Reciprocal Erf Sin Cos Floor Ceil Round IsNaN"

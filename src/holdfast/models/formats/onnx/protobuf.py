@@ -53,16 +53,17 @@ def message(title: str, /, **fields: tuple[int, Kind | list[Kind]]) -> Message:
 
 def read(data: bytes, kind: Message) -> dict[str, Any]:
     """The message in the bytes; absent fields are None, or an empty list if there can be many."""
-    return _Reader(data).message(0, len(data), kind, 0)
+    return _MessageReader(data).message(0, len(data), kind, 0)
 
 
-class _Reader:
+class _MessageReader:
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.at = 0
         self.count = 0
 
     def message(self, start: int, end: int, kind: Message, depth: int) -> dict[str, Any]:
+        # Fields that are not known are stepped over, by the length that their wire type gives.
         if depth > MOST_DEPTH:
             raise FileError(f"{kind.name}: messages are nested too deeply")
         out: dict[str, Any] = {

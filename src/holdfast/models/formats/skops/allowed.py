@@ -60,8 +60,10 @@ _OBJECTS = {  # of `sklearn`; a star stands for Classifier and Regressor
     "impute._base": "SimpleImputer MissingIndicator",
     "compose._column_transformer": "ColumnTransformer _RemainderColsList make_column_selector",
     "compose._target": "TransformedTargetRegressor",
-    "preprocessing._data": "StandardScaler MinMaxScaler RobustScaler MaxAbsScaler Normalizer Binarizer "
-    "PowerTransformer QuantileTransformer",
+    "preprocessing._data": (
+        "StandardScaler MinMaxScaler RobustScaler MaxAbsScaler Normalizer Binarizer "
+        "PowerTransformer QuantileTransformer"
+    ),
     "preprocessing._encoders": "OneHotEncoder OrdinalEncoder",
     "preprocessing._label": "LabelEncoder LabelBinarizer",
     "preprocessing._polynomial": "PolynomialFeatures SplineTransformer",
@@ -127,9 +129,15 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 }
 # Why some that are asked for are not on the list.
 _REASONS = {
-    r"sklearn\.neighbors\.": "its compiled code follows indices in the file that are not checked here",
-    r"sklearn\.model_selection\._search": "it was not refitted, so that it holds no model; save one that predicts",
-    r"sklearn\.model_selection\._classification_threshold\.Tuned": "it was not fitted, so that it has no threshold",
+    r"sklearn\.neighbors\.": (
+        "its compiled code follows indices in the file that are not checked here"
+    ),
+    r"sklearn\.model_selection\._search": (
+        "it was not refitted, so that it holds no model; save one that predicts"
+    ),
+    r"sklearn\.model_selection\._classification_threshold\.Tuned": (
+        "it was not fitted, so that it has no threshold"
+    ),
 }
 
 

@@ -2,8 +2,9 @@
 read of them.
 
     GridSearchCV and the like      their `best_estimator_`
-    TunedThresholdClassifierCV     a FixedThresholdClassifier of its `estimator_`, its `best_threshold_`, and the label
-                                   that its scorer takes as positive
+    TunedThresholdClassifierCV     a FixedThresholdClassifier of its `estimator_`, its
+                                   `best_threshold_`, and the label that its scorer takes as
+                                   positive
 
 A search holds scorers, splitters and distributions: code by name, which no prediction needs. Of the
 scorer of a threshold only its label is read, which is written in the file, or is the default of a
@@ -86,10 +87,12 @@ def _entry(kind: str, loader: str, content: Any = None) -> dict[str, Any]:
 def _positive(scorer: Any) -> dict[str, Any]:
     """The entry of the label that a scorer takes as positive, found as the scorer itself does, and
     nothing called."""
+    # The label is written in the file, or is the default of a function that scikit-learn lists
+    # among its metrics: looked up by name, never imported from where the file says.
     try:
-        held = content_of(scorer) or {}
-        given = held["_kwargs"]["content"]
-        function = held["_score_func"]
+        content = content_of(scorer) or {}
+        given = content["_kwargs"]["content"]
+        function = content["_score_func"]
         label = given.get("pos_label")
         name = str(function["__class__"])
         place = str(function["__module__"])
@@ -102,15 +105,12 @@ def _positive(scorer: Any) -> dict[str, Any]:
     metrics = untyped("sklearn.metrics")
     known = getattr(metrics, name) if name in metrics.__all__ else None
     if function.get("__loader__") != "FunctionNode" or getattr(known, "__module__", None) != place:
-        what = (
+        raise UnsafeFileError(
             "the skops file holds a TunedThresholdClassifierCV whose scorer calls "
-            f"{place}.{name}, which would have"
+            f"{place}.{name}, which would have to be run to know the label that it takes as "
+            "positive; nothing of the file was run. Name the label, with make_scorer(..., "
+            "pos_label=...), before fitting, or, if you made the file yourself, pass trust=True "
+            "(--trust-model-code)"
         )
-        fix = (
-            "Name the label, with make_scorer(..., pos_label=...), before fitting, or, if you "
-            "made the file yourself,"
-        )
-        why = "to be run to know the label that it takes as positive; nothing of the file was run."
-        raise UnsafeFileError(f"{what} {why} {fix} pass trust=True (--trust-model-code)")
     parameter = signature(cast(Any, known)).parameters.get("pos_label")
     return _entry("str", "JsonNode", json.dumps(parameter.default if parameter else None))

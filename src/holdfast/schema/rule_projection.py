@@ -1,4 +1,5 @@
-"""Linear rules  a . z <= b  on encoded rows: by how much they are broken, and the nearest rows that keep them."""
+"""Linear rules  a . z <= b  on encoded rows: by how much they are broken, and the nearest rows that
+keep them."""
 
 import torch
 from torch import Tensor
