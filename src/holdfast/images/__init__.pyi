@@ -1,7 +1,4 @@
 from holdfast.images import realism as realism
-from holdfast.images.anogan.anogan import AnoGAN as AnoGAN
-from holdfast.images.anogan.anogan import anogan_score as anogan_score
-from holdfast.images.anogan.wgan import WGAN as WGAN
 from holdfast.images.autoencoders import ConvAutoencoder as ConvAutoencoder
 from holdfast.images.autoencoders import ConvVAE as ConvVAE
 from holdfast.images.classifier import PlainResNet as PlainResNet

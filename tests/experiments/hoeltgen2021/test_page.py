@@ -4,7 +4,7 @@ from pathlib import Path
 
 from experiments.hoeltgen2021.page import brief
 from experiments.hoeltgen2021.reported import METHODS
-from holdfast.images.anogan.wgan import WGAN
+from experiments.hoeltgen2021.wgan import WGAN
 from holdfast.images.autoencoders import ConvVAE
 from support.committed import RESULTS as FOLDER
 from support.committed import committed_results
