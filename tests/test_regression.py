@@ -426,10 +426,6 @@ def test_every_method_works_or_says_what_does(houses: hf.Model) -> None:
 def test_retraining_is_refused_in_words(houses: hf.Model) -> None:
     with pytest.raises(SettingError, match="networks are trained as classifiers"):
         hf.Recipe.of(linear([1.0, 2.0]))
-    with pytest.raises(
-        SettingError, match="'a' is a regression model; only classifiers can be compared"
-    ):
-        hf.compare({"a": houses, "b": houses}, HOUSES, y=PRICE)
     y = (PRICE > 250_000).astype(int)
     bank = hf.ModelBank.retrain(
         hf.Recipe(hidden=(4,), epochs=1), HOUSES, y, SCHEMA, families={"seed": 2}
