@@ -73,7 +73,7 @@ def test_some_answers_are_chosen_by_position(
     assert some.source.tolist() == chosen
     assert some.reasons == [cfs.reasons[i] for i in chosen]
     pd.testing.assert_series_equal(some.cost(), cfs.cost().iloc[chosen])
-    pd.testing.assert_series_equal(some.confidence, cfs.confidence.iloc[chosen])
+    pd.testing.assert_series_equal(some.probability, cfs.probability.iloc[chosen])
     assert some.sentences().tolist() == cfs.sentences().iloc[chosen].tolist()
     pd.testing.assert_frame_equal(some.to_table(), cfs.to_table().iloc[chosen])
 

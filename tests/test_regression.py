@@ -470,7 +470,7 @@ def test_sentences_name_the_estimate(answers: hf.Counterfactuals, houses: hf.Mod
 
 def test_tables_reports_and_files(answers: hf.Counterfactuals, tmp_path: Path) -> None:
     table = answers.to_table()
-    assert "confidence" not in table
+    assert "probability" not in table
     assert table["estimate"].between(300_000, 320_000).all()
     answers.save(tmp_path / "a.parquet")
     again = hf.Counterfactuals.load(tmp_path / "a.parquet")
@@ -479,13 +479,13 @@ def test_tables_reports_and_files(answers: hf.Counterfactuals, tmp_path: Path) -
     assert again.estimate.tolist() == answers.estimate.tolist()
     assert (again.goal.met(again.scores) == answers.goal.met(answers.scores)).all()
     with pytest.raises(SettingError, match="has no probabilities"):
-        _ = answers.confidence
+        _ = answers.probability
     html = answers._repr_html_()
     assert "estimate</th>" in html
-    assert "confidence" not in html
+    assert "probability" not in html
     values = hf.evaluate(answers, HOUSES, PRICE).table()
     assert 300_000 <= values.loc["estimate", "mean"] <= 320_000
-    assert "confidence" not in values.index
+    assert "probability" not in values.index
     assert values.loc["distance to data", "mean"] > 0
     assert len(answers.changes())
     page = answers.report(tmp_path / "r.html").read_text()

@@ -49,7 +49,7 @@ def promises(
     conf = scores.double().softmax(1).gather(1, wanted).squeeze(1).numpy()
     steps = cell["iterations"] * method.pixels
     change = np.abs(after - before)
-    most = method.confidence or 0.5
+    most = method.min_probability or 0.5
     met = cell["codes"] != hf.Status.NOT_FOUND
     moved = (change > 0) & (cell["codes"] == hf.Status.ALREADY_MET)[:, None]
     largest = np.inf if method.limit is None else method.limit * method.delta

@@ -355,7 +355,7 @@ def search(kit: Kit, question: Question) -> Arrays:
         "target": found.goal.label.numpy(),
         "codes": found.status_codes,
         "iterations": found.iterations,
-        "confidence": found.confidence.to_numpy(),
+        "confidence": found.probability.to_numpy(),
         "passes": np.array(found.passes),
         "touched": np.array(not torch.equal(x, before)),
         "took": np.array((time.process_time() - start) / len(found)),  # CPU seconds of a pair

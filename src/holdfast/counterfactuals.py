@@ -168,18 +168,18 @@ class Counterfactuals(Answers):
         return isinstance(self.goal, IntervalTarget)
 
     @property
-    def confidence(self) -> "pd.Series[float]":
+    def probability(self) -> "pd.Series[float]":
         """Probability of the wanted outcome that the model gives to each answer."""
         if self.is_regression:
             raise SettingError("a regression model has no probabilities; see .estimate")
-        return self._series(self.goal.confidence(self.scores))
+        return self._series(self.goal.value(self.scores))
 
     @property
     def estimate(self) -> "pd.Series[float]":
         """The number that the model estimates for each answer."""
         if not self.is_regression:
-            raise SettingError("a model with classes has no estimates; see .confidence")
-        return self._series(self.goal.confidence(self.scores))
+            raise SettingError("a model with classes has no estimates; see .probability")
+        return self._series(self.goal.value(self.scores))
 
     def to_frame(self) -> pd.DataFrame:
         """The answers as rows to hand in: same index, columns and dtypes as the input."""
@@ -262,11 +262,11 @@ class Counterfactuals(Answers):
     # ---- files
 
     def to_table(self) -> pd.DataFrame:
-        """Answers with status, reason, confidence (or estimate) and a sentence per row: what CSV
+        """Answers with status, reason, probability (or estimate) and a sentence per row: what CSV
         and JSON files get."""
         extra = {"status": self.status["status"], "reason": self.status["reason"]}
         extra |= (
-            {"estimate": self.estimate} if self.is_regression else {"confidence": self.confidence}
+            {"estimate": self.estimate} if self.is_regression else {"probability": self.probability}
         )
         extra |= {"sentence": self.sentences()}
         taken = set(self.after.columns)

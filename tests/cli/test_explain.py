@@ -284,7 +284,7 @@ def test_the_call_reaches_the_library(files: Files, tmp_path: Path) -> None:
     cfs = hf.Counterfactuals.load(tmp_path / "out.parquet")
     assert cfs.run.settings == "Descent(norm='mse', lr=0.5, steps=50, decay=True, restarts=2)"
     assert (cfs.run.seed, cfs.run.target) == (5, "yes with probability 0.7")
-    assert cfs.confidence[cfs.found].min() > 0.7
+    assert cfs.probability[cfs.found].min() > 0.7
 
 
 @pytest.mark.filterwarnings("default")

@@ -733,7 +733,7 @@ def test_revise_is_descent_until_the_class_is_met(optimizer: Any) -> None:
                 how.step()
         assert cfs.iterations[i] == k
         torch.testing.assert_close(cfs.x_cf[i : i + 1], y.detach(), atol=1e-3, rtol=0)
-        assert cfs.found[i] == (cfs.confidence[i] > 0.5)
+        assert cfs.found[i] == (cfs.probability[i] > 0.5)
 
 
 def test_corrections_of_adam() -> None:
@@ -808,4 +808,4 @@ def test_a_step_that_overflows_ends_the_pair() -> None:
     cfs = e.explain(net, x, "all")
     assert cfs.x_cf.isfinite().all()
     assert (cfs.iterations <= 50).all()
-    assert not cfs.found.any() or cfs.confidence[cfs.found].gt(0.5).all()
+    assert not cfs.found.any() or cfs.probability[cfs.found].gt(0.5).all()

@@ -352,7 +352,7 @@ def test_each_image_stops_at_its_own_time() -> None:
     own = p.gather(1, cfs.goal.label[:, None]).squeeze(1).numpy()
     assert (own[cfs.found] >= 0.99).all()
     assert (own[~cfs.found] < 0.99).all()
-    np.testing.assert_allclose(cfs.confidence, own, atol=1e-5)
+    np.testing.assert_allclose(cfs.probability, own, atol=1e-5)
     # Not a step too many: with k steps at most, exactly those are found that needed no more.
     for k in (int(np.median(ways)), int(np.median(ways)) - 1):
         less = GreedyEnsemble(max_iter=k).explain(
@@ -396,10 +396,10 @@ def test_any_model_is_an_ensemble_of_one() -> None:
     model = ImageModel.of(
         Fixed(torch.tensor([[0.0, 0.0], [6.0, 1.0]]), torch.tensor([2.0, 0.0])), (1, 1, 2)
     )
-    cfs = GreedyEnsemble(confidence=0.9).explain(model, torch.zeros(1, 1, 1, 2), 1)
+    cfs = GreedyEnsemble(min_probability=0.9).explain(model, torch.zeros(1, 1, 1, 2), 1)
     assert cfs.found.all()
     torch.testing.assert_close(cfs.x_cf.flatten(), torch.tensor([0.8, 0.0]))
-    assert float(cfs.confidence[0]) == pytest.approx(1 / (1 + math.exp(-2.8)), rel=1e-5)
+    assert float(cfs.probability[0]) == pytest.approx(1 / (1 + math.exp(-2.8)), rel=1e-5)
     assert hf.GreedyEnsemble is GreedyEnsemble
     assert hf.images.Ensemble is Ensemble
     assert isinstance(Ensemble.of([model]).module, Several)

@@ -61,12 +61,12 @@ def test_a_grid_shows_image_counterfactual_and_difference_beside_each_other() ->
         "counterfactual",
         "difference",
         "0 → 1",
-        "2 pixels, confidence 0.60",
+        "2 pixels, probability 0.60",
         "original",
         "counterfactual",
         "difference",
         "0 → 2",
-        "1 pixel, confidence 0.90",
+        "1 pixel, probability 0.90",
         "brighter than before",
         "darker",
     ]
@@ -160,9 +160,9 @@ def test_captions() -> None:
     assert re.fullmatch("a+… → b+…", both)
     assert width_of(both, picture.TITLE) <= 300
     assert [picture.caption(cfs, i) for i in (0, 2, 3)] == [
-        "2 pixels, confidence 0.60",
-        "not found, confidence 0.30",
-        "1 pixel, confidence 0.90",
+        "2 pixels, probability 0.60",
+        "not found, probability 0.30",
+        "1 pixel, probability 0.90",
     ]
 
 

@@ -111,7 +111,7 @@ def test_arrays_alone_as_npz(tmp_path: Path) -> None:
     assert arrays["target"].tolist() == ["b", "2", "b", "2"]
     assert arrays["status"].tolist() == [0, 1, 2, 0]
     assert arrays["row"].tolist() == [0, 0, 1, 1]
-    assert arrays["confidence"].tolist() == pytest.approx([0.6, 0.7, 0.3, 0.9])
+    assert arrays["probability"].tolist() == pytest.approx([0.6, 0.7, 0.3, 0.9])
     assert arrays["scores"].shape == (4, 3)
 
 

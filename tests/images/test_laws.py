@@ -91,7 +91,7 @@ METHODS: dict[str, Callable[[str], ImageExplainer]] = {
         saliency="original", delta=1.0, max_iter=4 if m == "colour" else 30
     ),
     "jsma pairs": lambda m: JSMA(saliency="original", delta=1.0, pixels=2, max_iter=20),
-    "greedy-ensemble": lambda m: GreedyEnsemble(**few(m), confidence=0.6),
+    "greedy-ensemble": lambda m: GreedyEnsemble(**few(m), min_probability=0.6),
     "prototype": lambda m: Prototype(
         steps=3 if m == "colour" else 25, bisections=2, lr=0.05, c=10.0, autoencoder=coder(m)
     ),
@@ -101,7 +101,7 @@ METHODS: dict[str, Callable[[str], ImageExplainer]] = {
         step=0.2,
         lam=0.001,
         vae=vae(m),
-        confidence=None,
+        min_probability=None,
     ),
 }
 NEED_FEATURES = {"deduce", "deduce plain", "deduce as printed"}
@@ -179,8 +179,8 @@ def test_found_means_that_the_bare_model_agrees(method: str, model: str) -> None
         scores = m.module(cfs.x_cf.clone())
     p = scores.softmax(1)[torch.arange(len(target)), torch.tensor(target)]
     likeliest = scores.argmax(1) == torch.tensor(target)
-    agrees = (likeliest if e.confidence is None else p >= e.confidence).numpy()
-    near = (p - (e.confidence or 2)).abs().numpy() < 1e-5  # another batch, another last bit
+    agrees = (likeliest if e.min_probability is None else p >= e.min_probability).numpy()
+    near = (p - (e.min_probability or 2)).abs().numpy() < 1e-5  # another batch, another last bit
     assert (agrees | near)[cfs.found].all()
     assert not (agrees & ~near)[cfs.status_codes == Status.NOT_FOUND].any()
     assert torch.allclose(cfs.scores.softmax(1), scores.softmax(1), atol=1e-5)
@@ -303,8 +303,8 @@ def test_ways_to_say_what_is_wanted(method: str, model: str) -> None:
     other = e.explain(m, x[:1], seed=3)
     assert int(other.target[0]) == int(now[:1].topk(2, 1).indices[0, 1])
     sure = e.explain(m, x, Target(target[0], probability=0.9), seed=3)
-    assert (sure.confidence[sure.found] >= 0.9 - 1e-6).all()
-    assert (sure.confidence[sure.status_codes == Status.NOT_FOUND] <= 0.9 + 1e-6).all()
+    assert (sure.probability[sure.found] >= 0.9 - 1e-6).all()
+    assert (sure.probability[sure.status_codes == Status.NOT_FOUND] <= 0.9 + 1e-6).all()
     everything = e.explain(m, x[:1], "all", labels=[0], seed=3)
     assert everything.target.tolist() == list(range(1, k))
     assert everything.source.tolist() == [0] * (k - 1)

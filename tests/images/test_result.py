@@ -32,7 +32,7 @@ def test_tables_say_what_became_of_each_pair() -> None:
         "label",
         "target",
         "status",
-        "confidence",
+        "probability",
         "pixels",
         "l1",
         "iterations",
@@ -41,7 +41,7 @@ def test_tables_say_what_became_of_each_pair() -> None:
     assert table["row"].tolist() == [0, 0, 1, 1]
     assert table["label"].tolist() == [0, 0, 2, 0]
     assert table["target"].tolist() == [1, 2, 1, 2]
-    assert table["confidence"].tolist() == pytest.approx([0.6, 0.7, 0.3, 0.9])
+    assert table["probability"].tolist() == pytest.approx([0.6, 0.7, 0.3, 0.9])
     assert table["pixels"].astype(object).where(table["pixels"].notna(), None).tolist() == [
         2,
         0,

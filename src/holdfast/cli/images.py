@@ -251,7 +251,7 @@ def print_pairs(cfs: "ImageCounterfactuals", most: int) -> None:
                 *cells,
                 "-" if missing else f"{line['l1']:.2f}",
                 line["iterations"],
-                f"{line['confidence']:.2f}",
+                f"{line['probability']:.2f}",
             ]
         )
     print_table(["image", "classes", "status", "pixels", "l1", "steps", "probability"], rows)

@@ -131,7 +131,7 @@ def evaluate(
     values |= (
         {"estimate": metrics.estimate(cfs)}
         if cfs.is_regression
-        else {"confidence": metrics.confidence(cfs)}
+        else {"probability": metrics.probability(cfs)}
     )
     values["sparsity"] = metrics.sparsity(cfs)
     values |= {f"cost {n}": metrics.cost(cfs, n) for n in ("l0", "l1", "l2", "linf", "weighted")}

@@ -50,7 +50,7 @@ class DeDUCE(GreedyPixels):
         lam: weight of the class loss in the plain gradient (4), which is used when this is given; 0
             leaves the density alone.
         momentum: share of the accumulated gradient that is kept.
-        delta, limit, pixels, confidence, max_iter, momentum_applies_to, shortcut, compact: see
+        delta, limit, pixels, min_probability, max_iter, momentum_applies_to, shortcut, compact: see
             `GreedyPixels`.
 
     >>> import holdfast as hf

@@ -84,7 +84,7 @@ class ImageExplainer(Settings, ABC):
     advice: ClassVar[str] = "try other settings"
 
     # how likely the wanted class must become; None: likelier than any other
-    confidence: float | None = None
+    min_probability: float | None = None
 
     @abstractmethod
     def search(self, problem: ImageSearchProblem) -> Found:
@@ -182,7 +182,7 @@ class ImageExplainer(Settings, ABC):
             scores,
             goal,
             codes.numpy(),
-            self._reasons(codes, goal.confidence(scores), out_of_time, budget),
+            self._reasons(codes, goal.value(scores), out_of_time, budget),
             source.numpy(),
             own[source].numpy(),
             iterations.numpy(),
@@ -197,9 +197,11 @@ class ImageExplainer(Settings, ABC):
         check_limits(seed, batch_size, time_budget)
         name = type(self).__name__
         self.check_finite()
-        likely = self.confidence is None or 0 < self.confidence < 1
+        likely = self.min_probability is None or 0 < self.min_probability < 1
         if not likely:
-            raise SettingError(f"confidence must lie between 0 and 1, got {self.confidence}")
+            raise SettingError(
+                f"min_probability must lie between 0 and 1, got {self.min_probability}"
+            )
         if self.needs_data and not self.is_fitted:
             raise SettingError(f"{name} looks at data; call .fit(model, images, labels) first")
         self.check(model)
@@ -219,8 +221,8 @@ class ImageExplainer(Settings, ABC):
         else:
             one = isinstance(asked.label, str) or np.ndim(cast(Any, asked.label)) == 0
             wanted = _places(model, cast(Outcomes, [asked.label] * n if one else asked.label), n)
-        if asked.probability is None and not asked.margin and self.confidence is not None:
-            asked = replace(asked, probability=self.confidence)
+        if asked.probability is None and not asked.margin and self.min_probability is not None:
+            asked = replace(asked, probability=self.min_probability)
         soft = asked.probability is not None
         p = asked.probability or 0.5
         return BoundTarget(
@@ -228,7 +230,7 @@ class ImageExplainer(Settings, ABC):
         ), source
 
     def _reasons(
-        self, codes: Tensor, confidence: Tensor, out_of_time: Tensor, budget: TimeBudget
+        self, codes: Tensor, probability: Tensor, out_of_time: Tensor, budget: TimeBudget
     ) -> list[str]:
         def why(code: int, p: float, cut_short: bool) -> str:
             if code != Status.NOT_FOUND:
@@ -237,7 +239,9 @@ class ImageExplainer(Settings, ABC):
                 return f"the time budget of {budget.seconds or 0:g} s was used up; give more time"
             return f"the best attempt has probability {p:.2f}; {self.advice}"
 
-        columns: list[list[Any]] = [cast(Any, t).tolist() for t in (codes, confidence, out_of_time)]
+        columns: list[list[Any]] = [
+            cast(Any, t).tolist() for t in (codes, probability, out_of_time)
+        ]
         return [why(*row) for row in zip(*columns, strict=True)]
 
     def _run(self, model: ImageModel, target: Any, seed: int, seconds: float) -> Run:

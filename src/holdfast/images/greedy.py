@@ -87,7 +87,7 @@ class GreedyPixels(ImageExplainer):
         delta: by how much a pixel changes in a step.
         limit: how often a pixel may be chosen at most; None for any number of times.
         pixels: how many pixels change in a step.
-        confidence: the wanted class must become this likely.
+        min_probability: the wanted class must become this likely.
         max_iter: steps at most. What is met only after the last one counts as found here, but not
             in the paper, whose code does not look again: `iterations == max_iter` tells those.
         momentum: share of the accumulated gradient that is kept from step to step.
@@ -102,12 +102,12 @@ class GreedyPixels(ImageExplainer):
     ['DeDUCE', 'JSMA']
     """
 
-    advice: ClassVar[str] = "raise max_iter or limit, or ask for less confidence"
+    advice: ClassVar[str] = "raise max_iter or limit, or lower min_probability"
 
     delta: float = 0.2
     limit: int | None = 5
     pixels: int = 1
-    confidence: float | None = 0.5
+    min_probability: float | None = 0.5
     max_iter: int = 700
     momentum: float = 0.0
     momentum_applies_to: Literal["sign", "choice"] = "sign"

@@ -129,14 +129,14 @@ def title(label: object, target: object, room: int) -> str:
 
 
 def caption(cfs: "ImageCounterfactuals", i: int) -> str:
-    """'5 pixels, confidence 0.52'"""
+    """'5 pixels, probability 0.52'"""
     count = int(changed_pixels(cfs)[i])
     what = (
         "not found"
         if cfs.status_codes[i] == Status.NOT_FOUND
         else f"{count} pixel{'s' * (count != 1)}"
     )
-    return f"{what}, confidence {cfs.confidence.iat[i]:.2f}"
+    return f"{what}, probability {cfs.probability.iat[i]:.2f}"
 
 
 def changed_pixels(cfs: "ImageCounterfactuals") -> Ints:

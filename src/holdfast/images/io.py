@@ -180,7 +180,7 @@ def arrays_of(cfs: "ImageCounterfactuals") -> dict[str, NDArray[Any]]:
         "label": _strings(cfs.label),
         "target": _strings(cfs.target),
         "status": cfs.status_codes,
-        "confidence": cfs.confidence.to_numpy(),
+        "probability": cfs.probability.to_numpy(),
         "iterations": cfs.iterations,
         "scores": cfs.scores.numpy(),
     }

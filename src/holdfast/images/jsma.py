@@ -36,7 +36,7 @@ class JSMA(GreedyPixels):
         saliency: "gradient" (as DeDUCE compares with it), or "original" (Papernot et al.: only
             brighter, by saliency; `pixels` is 1, or 2 for the best pair). The original paints
             pixels white at once: `delta=1`.
-        delta, limit, pixels, confidence, max_iter, lock_at_bounds, shortcut, compact: see
+        delta, limit, pixels, min_probability, max_iter, lock_at_bounds, shortcut, compact: see
             `GreedyPixels`.
 
     >>> import holdfast as hf
@@ -55,7 +55,7 @@ class JSMA(GreedyPixels):
     cost: ClassVar[str] = (
         "up to max_iter gradient passes, each of two with the original saliency map"
     )
-    advice: ClassVar[str] = "raise max_iter, or ask for less confidence"
+    advice: ClassVar[str] = "raise max_iter, or lower min_probability"
 
     limit: int | None = None
     lock_at_bounds: bool = True

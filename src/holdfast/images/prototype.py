@@ -62,7 +62,7 @@ class Prototype(ImageExplainer):
         lr: first step size; it falls with the root of the steps left.
         k: training images that a prototype is the mean of.
         autoencoder: a `ConvAutoencoder`; one that knows images already is taken as it is.
-        confidence: how likely the wanted class must become; None: likelier than any other.
+        min_probability: how likely the wanted class must become; None: likelier than any other.
 
     >>> import holdfast as hf
     >>> from sklearn.datasets import load_digits
@@ -94,7 +94,7 @@ class Prototype(ImageExplainer):
     lr: float = 0.01
     k: int = 5
     autoencoder: ConvAutoencoder | None = None
-    confidence: float | None = None
+    min_probability: float | None = None
 
     def fit(
         self, model: ImageModelLike, images: ImagesLike, labels: Outcomes | None = None
@@ -244,7 +244,7 @@ class Hinge:
         self.kappa = kappa
         self.passes = len(problem)
         self.own = problem.model(problem.x).argmax(1)
-        # An image that has the wanted class already, only not with the confidence asked for, must
+        # An image that has the wanted class already, only not with the probability asked for, must
         # not leave it.
         self.used = self.own != problem.goal.label
         self.on = self.used.clone()  # at the last step

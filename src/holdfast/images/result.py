@@ -62,9 +62,9 @@ class ImageCounterfactuals(Answers):
         return self._names(self.goal.label.numpy())
 
     @property
-    def confidence(self) -> "pd.Series[float]":
+    def probability(self) -> "pd.Series[float]":
         """Probability of the wanted class that the model gives to each answer."""
-        return pd.Series(self.goal.confidence(self.scores).numpy())
+        return pd.Series(self.goal.value(self.scores).numpy())
 
     @property
     def pixels(self) -> "pd.Series[float]":
@@ -100,7 +100,7 @@ class ImageCounterfactuals(Answers):
         return pd.DataFrame(place | values)
 
     def to_table(self) -> pd.DataFrame:
-        """One line per pair: row, label, target, status, confidence, pixels changed, l1,
+        """One line per pair: row, label, target, status, probability, pixels changed, l1,
         iterations, reason."""
         status = self.status
         columns = {
@@ -108,7 +108,7 @@ class ImageCounterfactuals(Answers):
             "label": self.label,
             "target": self.target,
             "status": status["status"],
-            "confidence": self.confidence,
+            "probability": self.probability,
             "pixels": self.pixels.astype("Int64"),
             "l1": self.cost("l1"),
             "iterations": self.iterations,

@@ -48,7 +48,7 @@ class REVISE(ImageExplainer):
         patience: give up a pair whose loss has not fallen by a thousandth in this many steps; None:
             never.
         vae: a `ConvVAE`; one that knows images already is taken as it is.
-        confidence: the wanted class must become this likely.
+        min_probability: the wanted class must become this likely.
 
     >>> import holdfast as hf
     >>> from sklearn.datasets import load_digits
@@ -75,7 +75,7 @@ class REVISE(ImageExplainer):
     optimizer: Optimizer = "sgd"
     patience: int | None = None
     vae: ConvVAE | None = None
-    confidence: float | None = 0.5
+    min_probability: float | None = 0.5
 
     def fit(
         self, model: ImageModelLike, images: ImagesLike, labels: Outcomes | None = None

@@ -136,13 +136,13 @@ def decision_level(goal: BoundTarget) -> float | None:
     return levels[0] if len(set(levels)) == 1 else None
 
 
-def cost_confidence(cfs: "Counterfactuals", *, width: int = WIDTH, height: int = 340) -> Any:
+def cost_probability(cfs: "Counterfactuals", *, width: int = WIDTH, height: int = 340) -> Any:
     """What answers cost against how sure the model is of them, or what it estimates for them, one
     dot per answer."""
     alt = optional("altair", "plot")
     shown = np.flatnonzero(cfs.found)
     shown = shown[evenly(len(shown), MOST_DOTS)]
-    values = cfs.goal.confidence(cfs.scores).numpy()[shown]
+    values = cfs.goal.value(cfs.scores).numpy()[shown]
     name, in_words, levels = _outcome(cfs.goal, values)
     dots = pd.DataFrame(
         {"row": row_names(cfs.after.index[shown]), "sentence": sentences(cfs).to_numpy()[shown]}
