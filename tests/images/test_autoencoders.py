@@ -35,7 +35,7 @@ from holdfast.images.classifier import SpectralResNet
 from holdfast.images.explainer import ImageSearchProblem
 from holdfast.images.model import ImageModel
 from holdfast.images.prototype import Hinge, Prototype, prototypes, pull_of, shrunk
-from holdfast.images.revise import REVISE, Look, Slots, correction
+from holdfast.images.revise import REVISE, LatentSlots, Look, correction
 from holdfast.problem import TimeBudget
 from holdfast.target import BoundTarget
 from support.tables import seeded
@@ -689,7 +689,7 @@ def test_the_gradient_of_revise_is_that_of_finite_differences() -> None:
         return ce + lam * (y - x.double()).abs().flatten(1).sum(1)
 
     with net.eval_mode():
-        slots = Slots.of(problem_of(net, x, wanted, free=free), torch.arange(4), coded)
+        slots = LatentSlots.of(problem_of(net, x, wanted, free=free), torch.arange(4), coded)
         look = Look(slots, coded, net, lam, True)
         g = look.gradient()
         z = slots.z.double()

@@ -12,7 +12,7 @@ from holdfast._core.row_random import RowRandom
 from holdfast.errors import SettingError
 from holdfast.images.deduce import DeDUCE
 from holdfast.images.explainer import ImageSearchProblem
-from holdfast.images.greedy import GreedyPixels, Slots
+from holdfast.images.greedy import GreedyPixels, PixelSlots
 from holdfast.images.jsma import JSMA
 from holdfast.images.model import ImageModel
 from holdfast.problem import TimeBudget
@@ -268,7 +268,7 @@ class Recorder(JSMA):
         self.seen.append((x.clone(), scores))
         return scores, slopes
 
-    def step(self, slots: Slots, g: Tensor, priority: Tensor, over: Tensor) -> Tensor:
+    def step(self, slots: PixelSlots, g: Tensor, priority: Tensor, over: Tensor) -> Tensor:
         new = bool((slots.count == 0).all())
         if new:
             self.seen[-1:] = [None, self.seen[-1]]

@@ -17,7 +17,7 @@ from torch import Tensor
 from holdfast.errors import SettingError, TargetError
 from holdfast.images.autoencoders import ConvAutoencoder, ConvVAE
 from holdfast.images.deduce import DeDUCE
-from holdfast.images.ensemble import Ensemble
+from holdfast.images.ensemble import ImageEnsemble
 from holdfast.images.explainer import ImageExplainer
 from holdfast.images.greedy_ensemble import GreedyEnsemble
 from holdfast.images.jsma import JSMA
@@ -33,7 +33,7 @@ from support.images import cnn, colour, digits, patches, spectral
 def ensemble() -> ImageModel:
     x, y = digits()
     return (
-        Ensemble(members=3, hidden=(16,), epochs=8, batch_size=50, lr=0.01)
+        ImageEnsemble(members=3, hidden=(16,), epochs=8, batch_size=50, lr=0.01)
         .fit(x[:600], y[:600], threads=1)
         .model_
     )

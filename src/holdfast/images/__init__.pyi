@@ -4,7 +4,7 @@ from holdfast.images.autoencoders import ConvVAE as ConvVAE
 from holdfast.images.classifier import PlainResNet as PlainResNet
 from holdfast.images.classifier import SpectralResNet as SpectralResNet
 from holdfast.images.deduce import DeDUCE as DeDUCE
-from holdfast.images.ensemble import Ensemble as Ensemble
+from holdfast.images.ensemble import ImageEnsemble as ImageEnsemble
 from holdfast.images.explainer import ImageExplainer as ImageExplainer
 from holdfast.images.explainer import ImageSearchProblem as ImageSearchProblem
 from holdfast.images.greedy import GreedyPixels as GreedyPixels

@@ -104,7 +104,7 @@ class Stacked(Pool):
         return self.get_buffer(f"weight{i}"), self.get_buffer(f"bias{i}")
 
 
-class Trainable:
+class TrainableNetworks:
     """M networks of Linear, ReLU, BatchNorm, ..., Linear while they learn: all tensors have M in
     front."""
 
@@ -176,8 +176,8 @@ def architecture(sizes: Sequence[int]) -> nn.Sequential:
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class Ensemble(ImageClassifier):
-    """Many small networks, trained together; `Ensemble.of([...])` makes one of networks that exist.
+class ImageEnsemble(ImageClassifier):
+    """Many small networks, trained together; `ImageEnsemble.of([...])` makes one of networks that exist.
 
     Args:
         members: how many networks.
@@ -191,7 +191,7 @@ class Ensemble(ImageClassifier):
     >>> from sklearn.datasets import load_digits
     >>> digits = load_digits(n_class=2)
     >>> images, labels = digits.images / 16, digits.target
-    >>> hf.images.Ensemble(members=2, hidden=(16,), epochs=20).fit(images, labels).score(images, labels) > 0.9
+    >>> hf.images.ImageEnsemble(members=2, hidden=(16,), epochs=20).fit(images, labels).score(images, labels) > 0.9
     True
     """
 
@@ -243,7 +243,7 @@ class Ensemble(ImageClassifier):
         with torch.inference_mode(False), torch.enable_grad():
             x, y, classes, held = training_images(images, labels, held_out)
             seeds = tuple(derived(self.seed, 3 + i) for i in range(self.members))
-            nets = Trainable([x[0].numel(), *self.hidden, len(classes)], seeds)
+            nets = TrainableNetworks([x[0].numel(), *self.hidden, len(classes)], seeds)
             with Progress(progress, type(self).__name__) as bar, limited_threads(threads):
                 history = fit_members(
                     nets, x.flatten(1), y, loop, Variation(seeds, seeds), self.attack, held, bar
@@ -271,7 +271,7 @@ class Ensemble(ImageClassifier):
 
 
 def fit_members(
-    nets: Trainable,
+    nets: TrainableNetworks,
     x: Tensor,
     y: Tensor,
     loop: Loop,
@@ -306,7 +306,9 @@ def fit_members(
     return history
 
 
-def step(nets: Trainable, optimizer: Any, x: Tensor, y: Tensor, attack: float) -> tuple[float, int]:
+def step(
+    nets: TrainableNetworks, optimizer: Any, x: Tensor, y: Tensor, attack: float
+) -> tuple[float, int]:
     """One step on batches (M, b, d): the members' summed loss on clean images, and how many of
     those they got right.
 

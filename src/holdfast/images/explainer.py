@@ -57,7 +57,7 @@ class ImageSearchProblem:
 
 
 @dataclass(frozen=True)
-class Found:
+class ImageFound:
     """What a search came to."""
 
     x: Tensor  # (n, c, h, w)
@@ -87,7 +87,7 @@ class ImageExplainer(Settings, ABC):
     min_probability: float | None = None
 
     @abstractmethod
-    def search(self, problem: ImageSearchProblem) -> Found:
+    def search(self, problem: ImageSearchProblem) -> ImageFound:
         """Images with the wanted class, where some were found; only values that are free may
         differ."""
 

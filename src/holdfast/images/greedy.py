@@ -30,7 +30,7 @@ from torch import Tensor
 
 from holdfast._core.checks import require_integer
 from holdfast.errors import SettingError
-from holdfast.images.explainer import Found, ImageExplainer, ImageSearchProblem
+from holdfast.images.explainer import ImageExplainer, ImageFound, ImageSearchProblem
 from holdfast.images.model import ImageModel
 from holdfast.target import BoundTarget
 
@@ -39,7 +39,7 @@ LIMIT_OFF = 1 << 30
 
 
 @dataclass
-class Slots:
+class PixelSlots:
     """The pairs being worked on; all tensors have one row a slot."""
 
     pair: Tensor  # (s,) which pair of the problem is in the slot
@@ -52,7 +52,7 @@ class Slots:
     count: Tensor  # (s,) k
 
     @classmethod
-    def of(cls, problem: ImageSearchProblem, pair: Tensor, momentum: bool) -> "Slots":
+    def of(cls, problem: ImageSearchProblem, pair: Tensor, momentum: bool) -> "PixelSlots":
         x = problem.x[pair].flatten(1)
         steps = torch.zeros_like(x, dtype=torch.int32)
         locked = torch.zeros_like(x, dtype=torch.bool)
@@ -62,14 +62,14 @@ class Slots:
             pair, x, problem.free[pair].flatten(1), problem.goal[pair], steps, memory, locked, count
         )
 
-    def keep(self, rows: Tensor) -> "Slots":
+    def keep(self, rows: Tensor) -> "PixelSlots":
         """Some of the slots."""
         parts: list[Any] = [
             None if values is None else values[rows] for values in vars(self).values()
         ]
-        return Slots(*parts)
+        return PixelSlots(*parts)
 
-    def put(self, rows: Tensor, new: "Slots") -> None:
+    def put(self, rows: Tensor, new: "PixelSlots") -> None:
         """Other pairs in some of the slots."""
         for name in ("pair", "x", "free", "steps", "memory", "locked", "count"):
             values = getattr(self, name)
@@ -143,7 +143,7 @@ class GreedyPixels(ImageExplainer):
         if mode not in modes:
             raise SettingError(f"momentum_applies_to must be one of {modes}, got {mode!r}")
 
-    def search(self, problem: ImageSearchProblem) -> Found:
+    def search(self, problem: ImageSearchProblem) -> ImageFound:
         n = len(problem)
         shape = problem.x.shape[1:]
         out = problem.x.flatten(1).clone()
@@ -151,7 +151,7 @@ class GreedyPixels(ImageExplainer):
         passes = 0
         waiting = torch.arange(n)
         out_of_time = torch.zeros(n, dtype=torch.bool)
-        slots = Slots.of(problem, waiting[: problem.batch_size], self.momentum > 0)
+        slots = PixelSlots.of(problem, waiting[: problem.batch_size], self.momentum > 0)
         waiting = waiting[problem.batch_size :]
         while len(slots.pair):
             if problem.budget.over():  # what is open comes back as it is
@@ -176,15 +176,15 @@ class GreedyPixels(ImageExplainer):
             new = waiting[: len(done)]
             waiting = waiting[len(done) :]
             if len(new):
-                slots.put(done[: len(new)], Slots.of(problem, new, self.momentum > 0))
+                slots.put(done[: len(new)], PixelSlots.of(problem, new, self.momentum > 0))
             if len(new) < len(done):
                 stays = torch.ones(len(over), dtype=torch.bool).index_fill_(
                     0, done[len(new) :], False
                 )
                 slots = slots.keep(stays.nonzero().squeeze(1))
-        return Found(out.view(n, *shape), iterations, passes, out_of_time)
+        return ImageFound(out.view(n, *shape), iterations, passes, out_of_time)
 
-    def step(self, slots: Slots, g: Tensor, priority: Tensor, over: Tensor) -> Tensor:
+    def step(self, slots: PixelSlots, g: Tensor, priority: Tensor, over: Tensor) -> Tensor:
         """One step of every slot that is not over; returns which slots have nothing left to
         change."""
         limit = LIMIT_OFF if self.limit is None else self.limit
@@ -216,7 +216,7 @@ class GreedyPixels(ImageExplainer):
         return stuck
 
     def _skip(
-        self, slots: Slots, g: Tensor, push: Tensor, priority: Tensor, over: Tensor, limit: int
+        self, slots: PixelSlots, g: Tensor, push: Tensor, priority: Tensor, over: Tensor, limit: int
     ) -> Tensor:
         """Use up the steps of pixels that would be chosen next but cannot move; returns M after
         these steps.

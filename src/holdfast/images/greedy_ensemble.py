@@ -37,7 +37,7 @@ class GreedyEnsemble(GreedyPixels):
     >>> from sklearn.datasets import load_digits
     >>> digits = load_digits(n_class=2)
     >>> images, labels = digits.images / 16, digits.target
-    >>> nets = hf.images.Ensemble(members=2, hidden=(16,), epochs=20).fit(images, labels)
+    >>> nets = hf.images.ImageEnsemble(members=2, hidden=(16,), epochs=20).fit(images, labels)
     >>> hf.GreedyEnsemble(min_probability=0.9).explain(nets, images[:2], "all").found.tolist()
     [True, True]
     """

@@ -39,7 +39,7 @@ from holdfast._core.rows import chunks, per_row, rows_per_chunk
 from holdfast.distances import l1, squared_l2
 from holdfast.errors import SettingError
 from holdfast.images.autoencoders import Codec, ConvAutoencoder, ready_for
-from holdfast.images.explainer import Found, ImageExplainer, ImageSearchProblem
+from holdfast.images.explainer import ImageExplainer, ImageFound, ImageSearchProblem
 from holdfast.images.model import ImageModel, ImageModelLike, ImagesLike, as_images, padded, words
 from holdfast.methods._fista import bisected
 from holdfast.problem import Outcomes
@@ -127,7 +127,7 @@ class Prototype(ImageExplainer):
         if size != own:
             raise SettingError(f"the autoencoder is for images of {own}, the model takes {size}")
 
-    def search(self, problem: ImageSearchProblem) -> Found:
+    def search(self, problem: ImageSearchProblem) -> ImageFound:
         n = len(problem)
         passes = 0
         x = problem.x.clone()
@@ -139,9 +139,9 @@ class Prototype(ImageExplainer):
             x[rows] = part.x
             iterations[rows] = part.iterations
             passes = passes + part.passes
-        return Found(x, iterations, passes)
+        return ImageFound(x, iterations, passes)
 
-    def _walk(self, problem: ImageSearchProblem) -> Found:
+    def _walk(self, problem: ImageSearchProblem) -> ImageFound:
         """All weights of the hinge for some pairs at once."""
         x = problem.x
         n = len(problem)
@@ -318,8 +318,8 @@ class Cheapest:
         self.iterations[better] = self.steps
         return self.hit
 
-    def done(self, passes: int) -> Found:
+    def done(self, passes: int) -> ImageFound:
         """The answers, or the last images where there are none."""
         has = self.price < math.inf
         x = torch.where(per_row(has, self.last), self.x, self.last)
-        return Found(x, torch.where(has, self.iterations, self.steps), passes + self.passes)
+        return ImageFound(x, torch.where(has, self.iterations, self.steps), passes + self.passes)

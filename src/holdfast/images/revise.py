@@ -25,7 +25,7 @@ from torch import Tensor
 from holdfast.errors import SettingError
 from holdfast.images.autoencoders import Codec, ConvVAE, ready_for
 from holdfast.images.deduce import cross_entropy
-from holdfast.images.explainer import Found, ImageExplainer, ImageSearchProblem
+from holdfast.images.explainer import ImageExplainer, ImageFound, ImageSearchProblem
 from holdfast.images.model import ImageModel, ImageModelLike, ImagesLike, as_images, padded, words
 from holdfast.problem import Outcomes
 
@@ -102,7 +102,7 @@ class REVISE(ImageExplainer):
         if size != own:
             raise SettingError(f"the VAE is for images of {own}, the model takes {size}")
 
-    def search(self, problem: ImageSearchProblem) -> Found:
+    def search(self, problem: ImageSearchProblem) -> ImageFound:
         n = len(problem)
         net = self.vae_.fitted()
         passes = 0
@@ -110,7 +110,7 @@ class REVISE(ImageExplainer):
         iterations = torch.zeros(n, dtype=torch.int64)
         waiting = torch.arange(n)
         locks = not bool(problem.free.all())
-        slots = Slots.of(problem, waiting[: problem.batch_size], net)
+        slots = LatentSlots.of(problem, waiting[: problem.batch_size], net)
         waiting = waiting[problem.batch_size :]
         while len(slots.pair):
             look = Look(slots, net, problem.model, self.lam, locks)
@@ -129,9 +129,9 @@ class REVISE(ImageExplainer):
             slots, waiting = slots.refilled(
                 done, problem, waiting[:0] if out_of_time else waiting, net
             )
-        return Found(out, iterations, passes)
+        return ImageFound(out, iterations, passes)
 
-    def move(self, slots: "Slots", g: Tensor) -> None:
+    def move(self, slots: "LatentSlots", g: Tensor) -> None:
         """One step of every slot against its gradient (s, latent)."""
         step = STEPS[self.optimizer] if self.step is None else self.step
         if self.optimizer == "adam":
@@ -145,7 +145,7 @@ class REVISE(ImageExplainer):
         slots.z = slots.z - step * g
         slots.count = slots.count + 1
 
-    def _stale(self, slots: "Slots", loss: Tensor) -> Tensor:
+    def _stale(self, slots: "LatentSlots", loss: Tensor) -> Tensor:
         """(s,) which slots have made no progress for too long."""
         better = loss < slots.least * (1 - PROGRESS)
         slots.least = torch.where(better, loss, slots.least)
@@ -163,7 +163,7 @@ def correction(beta: float, steps: int) -> Tensor:
 
 
 @dataclass
-class Slots:
+class LatentSlots:
     """The pairs being worked on; all tensors have one row a slot."""
 
     pair: Tensor  # (s,) which pair of the problem is in the slot
@@ -178,7 +178,7 @@ class Slots:
     since: Tensor  # (s,) steps since then
 
     @classmethod
-    def of(cls, problem: ImageSearchProblem, pair: Tensor, net: Codec) -> "Slots":
+    def of(cls, problem: ImageSearchProblem, pair: Tensor, net: Codec) -> "LatentSlots":
         x = problem.x[pair]
         z = net.encode(padded(x))[: len(pair)]
         zeros = torch.zeros(len(pair), dtype=torch.int64)
@@ -197,15 +197,15 @@ class Slots:
 
     def refilled(
         self, done: Tensor, problem: ImageSearchProblem, waiting: Tensor, net: Codec
-    ) -> tuple["Slots", Tensor]:
+    ) -> tuple["LatentSlots", Tensor]:
         """The slots with others in place of finished pairs, fewer of them if nobody waits; and who
         still does."""
         if not len(done):
             return self, waiting
         stays = torch.ones(len(self.pair), dtype=torch.bool).index_fill_(0, done, False)
         old = vars(self)
-        new = vars(Slots.of(problem, waiting[: len(done)], net))
-        return Slots(*(torch.cat([old[k][stays], new[k]]) for k in old)), waiting[len(done) :]
+        new = vars(LatentSlots.of(problem, waiting[: len(done)], net))
+        return LatentSlots(*(torch.cat([old[k][stays], new[k]]) for k in old)), waiting[len(done) :]
 
 
 class Look:
@@ -213,7 +213,7 @@ class Look:
     codes."""
 
     def __init__(
-        self, slots: Slots, net: Codec, model: ImageModel, lam: float, locks: bool
+        self, slots: LatentSlots, net: Codec, model: ImageModel, lam: float, locks: bool
     ) -> None:
         self.n = len(slots.pair)
         self.lam = lam
