@@ -469,7 +469,7 @@ def test_sentences_name_the_estimate(answers: hf.Counterfactuals, houses: hf.Mod
 
 
 def test_tables_reports_and_files(answers: hf.Counterfactuals, tmp_path: Path) -> None:
-    table = answers.to_table()
+    table = answers.table()
     assert "probability" not in table
     assert table["estimate"].between(300_000, 320_000).all()
     answers.save(tmp_path / "a.parquet")

@@ -1,7 +1,7 @@
 """The answers: one row per question and answer, with its status, and enough to get them again."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 
 from holdfast._core.checks import untyped
+from holdfast._core.files import json_text, plain_value
+from holdfast._core.selection import RowSelection, positions
 from holdfast._core.version import version
 from holdfast.distances import Distance, distance_of, l1, weighted
 from holdfast.errors import FileError, SettingError
@@ -68,7 +70,7 @@ class Answers:
     def __len__(self) -> int:
         return len(self.status_codes)
 
-    def __getitem__(self, rows: "RowSelection") -> Self:
+    def __getitem__(self, rows: RowSelection) -> Self:
         """Some of the answers, by position: a number, a slice, numbers, or a mask (n,)."""
         chosen = positions(rows, len(self))
         facts = fields(cast(Any, self))
@@ -259,9 +261,16 @@ class Counterfactuals(Answers):
 
         return write_report(self, Path(path))
 
+    def plot(self) -> Any:
+        """What answers cost against their probability, or estimate: a dot for each that was found;
+        needs the `plot` extra."""
+        from holdfast.render.charts.theme import cost_probability
+
+        return cost_probability(self)
+
     # ---- files
 
-    def to_table(self) -> pd.DataFrame:
+    def table(self) -> pd.DataFrame:
         """Answers with status, reason, probability (or estimate) and a sentence per row: what CSV
         and JSON files get."""
         extra = {"status": self.status["status"], "reason": self.status["reason"]}
@@ -276,21 +285,29 @@ class Counterfactuals(Answers):
         }
         return self.after.assign(**cast(Any, renamed))
 
-    def to_json(self) -> str:
-        """The rows of `to_table` as a JSON list of records; what is missing is null."""
+    def to_dict(self) -> dict[str, Any]:
+        """The run, and the rows of `table` as records, as plain values; what is missing is None."""
         from holdfast.datasets.tables import records
 
-        return json.dumps(records(self.to_table()), indent=1, ensure_ascii=False)
+        return {
+            "summary": self.summary(),
+            "run": asdict(self.run),
+            "answers": records(self.table()),
+        }
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """The same as JSON, written to a file where there is one to write to."""
+        return json_text(self.to_dict(), path)
 
     def save(self, path: str | Path) -> None:
         """Write the format of the extension: .parquet has everything, for `load`: answers,
-        questions, scores, status, schema and provenance; .json and .csv have what `to_table`
-        gives."""
+        questions, scores, status, schema and provenance; .json and .csv have the rows of `table`,
+        which `hf.datasets.read_table` reads."""
         from holdfast.datasets.tables import known_extension, write_table
 
         path = Path(path)
         if known_extension(path, "write") != ".parquet":
-            write_table(self.to_table(), path)
+            write_table(self.table(), path)
             return
         try:
             self._write_parquet(path)
@@ -319,7 +336,7 @@ class Counterfactuals(Answers):
             "dtype": str(self.x.dtype).removeprefix("torch."),
         }
         arrow: Any = untyped("pyarrow").Table.from_pandas(table)
-        text = json.dumps(content, default=_plain_value)
+        text = json.dumps(content, default=plain_value)
         arrow = arrow.replace_schema_metadata({**arrow.schema.metadata, b"holdfast": text.encode()})
         untyped("pyarrow.parquet").write_table(arrow, path)
 
@@ -388,15 +405,6 @@ def run_of(content: dict[str, Any]) -> Run:
     )
 
 
-def _plain_value(value: Any) -> Any:
-    return cast(Any, value).item() if isinstance(value, np.generic) else str(value)
-
-
-RowSelection = (
-    int | slice | Sequence[int] | Sequence[bool] | npt.NDArray[np.generic] | pd.Series | Tensor
-)
-
-
 def _some(values: Any, rows: npt.NDArray[np.int64]) -> Any:
     """Some rows of a table, a tensor, an array or a list; anything else is about all of them."""
     if isinstance(values, pd.DataFrame):
@@ -406,26 +414,3 @@ def _some(values: Any, rows: npt.NDArray[np.int64]) -> Any:
     return (
         cast(Any, values)[rows] if isinstance(values, Tensor | BoundTarget | np.ndarray) else values
     )
-
-
-def positions(rows: RowSelection, n: int, what: str = "answers") -> npt.NDArray[np.int64]:
-    """The numbers of the rows that are chosen of n; `what` names them in errors."""
-    if isinstance(rows, slice):
-        return np.arange(n)[rows].copy()  # torch knows no negative strides
-    chosen = np.atleast_1d(np.asarray(rows))
-    if chosen.dtype == bool and chosen.shape != (n,):
-        raise SettingError(
-            f"a mask has one value for each of the {n} {what}, got shape {chosen.shape}"
-        )
-    if chosen.ndim != 1 or (len(chosen) and chosen.dtype.kind not in "biu"):
-        raise SettingError(
-            f"{what} are chosen by position or by a mask, got {type(rows).__name__} {rows!r:.60}"
-        )
-    if chosen.dtype == bool:
-        return np.flatnonzero(chosen)
-    outside = chosen[(chosen < -n) | (chosen >= n)]
-    if len(outside):
-        raise IndexError(
-            f"there is no {what.removesuffix('s')} {outside[0]}: there are {n}, numbered from 0"
-        )
-    return chosen.astype(np.int64) % max(n, 1)

@@ -120,7 +120,7 @@ def test_every_format_in_and_out_gives_the_answers_of_the_library(
 def test_piped_output_is_the_same_table_as_json(files: Files, answers: hf.Counterfactuals) -> None:
     ran = files.explain()
     assert ran.code == 0
-    assert json.loads(ran.out) == records(answers.to_table())
+    assert json.loads(ran.out) == records(answers.table())
 
 
 def test_a_pipe_in_another_encoding_still_gets_json(files: Files) -> None:

@@ -344,7 +344,7 @@ def test_answers_are_those_of_the_library_in_every_format(
     assert ran.err.startswith(f"{2 * N} pairs of {N} images and a class: ")
     again = ImageCounterfactuals.load(out)
     assert torch.equal(again.x_cf, answers.x_cf)
-    pd.testing.assert_frame_equal(again.to_table(), answers.to_table())
+    pd.testing.assert_frame_equal(again.table(), answers.table())
     assert (again.run.settings, again.run.model) == (answers.run.settings, answers.run.model)
     assert (tmp_path / "a.png").read_bytes() == answers.grid().png()
     assert "Counterfactual images" in (tmp_path / "a.html").read_text(encoding="utf-8")
@@ -362,7 +362,7 @@ def test_a_pipe_gets_json_and_nothing_else(answers: ImageCounterfactuals) -> Non
     ran = explain("--quiet")
     assert (ran.code, ran.err) == (0, "")
     lines = json.loads(ran.out)
-    assert lines == json.loads(json.dumps(hf.datasets.records(answers.to_table())))
+    assert lines == json.loads(json.dumps(hf.datasets.records(answers.table())))
     assert lines[0].keys() == {
         "row",
         "label",

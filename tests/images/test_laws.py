@@ -161,7 +161,7 @@ def test_same_pairs_in_and_out(method: str, model: str) -> None:
     assert cfs.target.tolist() == target
     assert cfs.source.tolist() == list(range(len(x)))
     assert cfs.run.method == type(METHODS[method](model)).__name__
-    assert len(cfs.to_table()) == len(x)
+    assert len(cfs.table()) == len(x)
 
 
 @every
@@ -286,7 +286,7 @@ def test_no_images(method: str, model: str) -> None:
         assert len(none) == 0
         assert none.x_cf.shape == (0, *m.size)
         assert none.cost().empty
-        assert none.to_table().empty
+        assert none.table().empty
 
 
 @every

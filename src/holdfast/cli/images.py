@@ -238,7 +238,7 @@ def fit_on(
 def print_pairs(cfs: "ImageCounterfactuals", most: int) -> None:
     """The first pairs as a table."""
     rows = list[list[object]]()
-    for line in cfs.to_table().head(most).to_dict("records"):
+    for line in cfs.table().head(most).to_dict("records"):
         missing = line["status"] == "not found"
         cells = [
             line["row"],

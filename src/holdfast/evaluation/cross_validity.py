@@ -18,15 +18,18 @@ rows. Costs are taken on encoded columns: another category costs 2.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from holdfast._core.checks import listed
+from holdfast._core.files import json_text
 from holdfast._core.progress import Progress
 from holdfast.counterfactuals import Counterfactuals
-from holdfast.errors import HoldfastError, SettingError
+from holdfast.errors import FileError, HoldfastError, SettingError
+from holdfast.evaluation._saved import write_as
 from holdfast.evaluation.audit import by_row, verdicts
 from holdfast.evaluation.independence import refuse_guides
 from holdfast.evaluation.report import by_name
@@ -74,7 +77,7 @@ def cross_validity(
     >>> found = hf.cross_validity(cfs, bank)
     >>> found.validity.mean
     1.0
-    >>> found.to_frame().shape
+    >>> found.table().shape
     (2, 2)
     """
     known = _checked(answers, bank)
@@ -192,14 +195,14 @@ class CrossValidity:
         """(k, k) V[i, i] - V[i, j]: what answers of i lose on models of j."""
         return np.diagonal(self.matrix)[:, None] - self.matrix
 
-    def to_frame(self) -> pd.DataFrame:
+    def table(self) -> pd.DataFrame:
         """The matrix with its names: answers down, models across."""
         names = list(self.names)
         return pd.DataFrame(
             self.matrix, pd.Index(names, name="answers of"), pd.Index(names, name="models of")
         )
 
-    def summary(self) -> pd.DataFrame:
+    def measures(self) -> pd.DataFrame:
         """Mean and standard deviation of validity, robust validity and proximity."""
         lines = {"validity": self.validity}
         if len(self) > 1:
@@ -209,39 +212,16 @@ class CrossValidity:
             list(lines.values()), pd.Index(list(lines), name="measure"), ["mean", "sd"]
         )
 
-    def to_json(self) -> str:
-        """All of it, with no value rounded."""
-        content = {
-            "names": list(self.names),
-            "matrix": self.matrix.tolist(),
-            "cost": [None if np.isnan(value) else value for value in self.cost.tolist()],
-            "rows": list(self.rows),
-            "models": list(self.models),
-            "summary": by_name(self.summary()),
-        }
-        return json.dumps(content, indent=1)
+    def summary(self) -> str:
+        """One line: of how many subsets, rows and models, and the means."""
+        means = ", ".join(f"{name} {mean:.4g}" for name, mean in self.measures()["mean"].items())
+        return f"{self._head()}: {means}"
 
-    @classmethod
-    def from_json(cls, text: str) -> "CrossValidity":
-        """Read what `to_json` wrote."""
-        try:
-            content = json.loads(text)
-            names = tuple(str(name) for name in content["names"])
-            matrix = np.array(content["matrix"], dtype=float)
-            cost = np.array(content["cost"], dtype=float)
-            rows = tuple(int(count) for count in content["rows"])
-            models = tuple(int(count) for count in content["models"])
-        except (ValueError, TypeError, KeyError) as error:
-            raise SettingError(
-                f"this is no cross-validity ({type(error).__name__}: {error})"
-            ) from None
-        k = len(names)
-        fits = matrix.shape == (k, k) and cost.shape == (k,) and len(rows) == len(models) == k
-        if not fits:
-            raise SettingError(
-                f"this is no cross-validity of {k} subsets: its parts have other sizes"
-            )
-        return cls(names, matrix, cost, rows, models)
+    def _head(self) -> str:
+        return (
+            f"Cross-validity of {len(self)} subsets, answers for {sum(self.rows)} rows, "
+            f"{sum(self.models)} models"
+        )
 
     def plot(self) -> Any:
         """The matrix as a heat-map; needs the `plot` extra."""
@@ -249,15 +229,67 @@ class CrossValidity:
 
         return validity_heatmap(self.matrix, self.names)
 
+    def report(self, path: str | Path) -> Path:
+        """Write a self-contained page with the matrix and its heat-map; needs the `plot` extra."""
+        from holdfast.render.result import write_result
+
+        facts = [
+            (f"Subset {name}", f"{rows} rows, {models} models")
+            for name, rows, models in zip(self.names, self.rows, self.models, strict=True)
+        ]
+        return write_result(self, path, title="Cross-validity", facts=facts)
+
+    # ---- files
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain values, none of them rounded."""
+        return {
+            "names": list(self.names),
+            "matrix": self.matrix.tolist(),
+            "cost": [None if np.isnan(value) else value for value in self.cost.tolist()],
+            "rows": list(self.rows),
+            "models": list(self.models),
+            "measures": by_name(self.measures()),
+        }
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """The same as JSON, written to a file where there is one to write to."""
+        return json_text(self.to_dict(), path)
+
+    def save(self, path: str | Path) -> None:
+        """Write the format of the extension: .json has everything, for `load`; .csv what `table`
+        gives."""
+        write_as(path, {".json": self.to_json, ".csv": lambda file: self.table().to_csv(file)})
+
+    @classmethod
+    def load(cls, path: str | Path) -> "CrossValidity":
+        """Read a .json file written by `save` or `to_json`."""
+        try:
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
+            names = tuple(str(name) for name in content["names"])
+            matrix = np.array(content["matrix"], dtype=float)
+            cost = np.array(content["cost"], dtype=float)
+            rows = tuple(int(count) for count in content["rows"])
+            models = tuple(int(count) for count in content["models"])
+        except FileNotFoundError:
+            raise FileError(f"no file at {str(path)!r}") from None
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise FileError(
+                f"{str(path)!r} is not a cross-validity ({type(error).__name__}: {error})"
+            ) from None
+        k = len(names)
+        fits = matrix.shape == (k, k) and cost.shape == (k,) and len(rows) == len(models) == k
+        if not fits:
+            raise FileError(
+                f"{str(path)!r} is not a cross-validity of {k} subsets: its parts have other sizes"
+            )
+        return cls(names, matrix, cost, rows, models)
+
     def __repr__(self) -> str:
-        head = (
-            f"Cross-validity of {len(self)} subsets: answers for {sum(self.rows)} rows, "
-            f"{sum(self.models)} models"
-        )
-        return f"{head}\n{self.summary().to_string(float_format=lambda v: f'{v:.4g}')}"
+        return f"{self._head()}\n{self.measures().to_string(float_format=lambda v: f'{v:.4g}')}"
 
     def _repr_html_(self) -> str:
-        return self.summary().to_html(float_format=lambda v: f"{v:.4g}", border=0)
+        return self.measures().to_html(float_format=lambda v: f"{v:.4g}", border=0)
 
 
 # ---- on plain arrays

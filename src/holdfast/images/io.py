@@ -157,8 +157,8 @@ def save(cfs: "ImageCounterfactuals", path: Path) -> None:
     writers: dict[str, Callable[[Path], object]] = {
         ".parquet": lambda file: untyped("pyarrow.parquet").write_table(_to_arrow(cfs), file),
         ".npz": lambda file: _zip(file, arrays_of(cfs)),
-        ".csv": lambda file: datasets.write_table(cfs.to_table(), file),
-        ".json": lambda file: datasets.write_table(cfs.to_table(), file),
+        ".csv": lambda file: datasets.write_table(cfs.table(), file),
+        ".json": lambda file: datasets.write_table(cfs.table(), file),
         ".png": cfs.grid,
         ".svg": cfs.grid,
         ".html": cfs.report,
