@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 import holdfast as hf
+from holdfast._core.result import Result
 from holdfast.render.svg import Svg
 from support.four_answers import four_answers
 from support.images import pairs_by_hand
@@ -51,6 +52,7 @@ RESULTS: dict[str, tuple[Callable[[], Any], str]] = {
 def made(name: str) -> Any:
     result = RESULTS[name][0]()
     assert type(result).__name__ == name
+    assert isinstance(result, Result)
     return result
 
 

@@ -251,10 +251,8 @@ def _arrows(alt: Any, cfs: Counterfactuals, spans: list[Span]) -> list[Any]:
     steps = pd.DataFrame(
         {"x": cfs.before[a], "y": cfs.before[b], "x2": moved[a], "y2": moved[b]}
     ).astype(float)
-    across, up = (
-        (steps[end] - steps[start]) / (span[1] - span[0])
-        for start, end, span in (("x", "x2", spans[0]), ("y", "y2", spans[1]))
-    )
+    across = (steps["x2"] - steps["x"]) / (spans[0][1] - spans[0][0])
+    up = (steps["y2"] - steps["y"]) / (spans[1][1] - spans[1][0])
     # clockwise from the top, as it looks on the page
     steps["angle"] = np.degrees(np.arctan2(across, up)) % 360
     steps["found"] = cfs.found

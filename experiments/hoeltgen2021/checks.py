@@ -6,7 +6,8 @@ an error.
     x' - b = j delta             for an integer j and b one of x, 0, 1, wherever x' differs from x
     L0 <= n q                    n: iterations, q: pixels per step
     sum ceil(|x' - x| / delta) <= n q
-    conf(x') >= gamma            if and only if there is an answer; nothing changes where conf(x) >= gamma already
+    conf(x') >= gamma            if and only if there is an answer; nothing changes where
+                                 conf(x) >= gamma already
 
 And of a sample of the pairs: conf one iteration earlier is below gamma; and the answer has the same
 bits when the pair is searched alone, in a batch of another size, without compaction, and without

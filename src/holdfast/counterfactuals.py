@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from holdfast._core.checks import untyped
-from holdfast._core.files import json_text, plain_value
+from holdfast._core.result import as_json, plain_value
 from holdfast._core.selection import RowSelection, positions
 from holdfast._core.version import version
 from holdfast.distances import Distance, distance_of, l1, weighted
@@ -297,7 +297,7 @@ class Counterfactuals(Answers):
 
     def to_json(self, path: str | Path | None = None) -> str:
         """The same as JSON, written to a file where there is one to write to."""
-        return json_text(self.to_dict(), path)
+        return as_json(self.to_dict(), path)
 
     def save(self, path: str | Path) -> None:
         """Write the format of the extension: .parquet has everything, for `load`: answers,

@@ -11,8 +11,10 @@ of it.
     l2     sqrt(sum_j w_j u_j^2)                 linf   max_j w_j |u_j|
     squared_l2    sum_j w_j u_j^2                mse    the mean of the same over the columns
 
-    weighted(distance, weights)   the same with a weight for each column, besides those of the schema
-    mad(data)                     l1 with the weights 1 / MAD_j (Wachter, Mittelstadt and Russell 2018)
+    weighted(distance, weights)   the same with a weight for each column, besides those of the
+                                  schema
+    mad(data)                     l1 with the weights 1 / MAD_j (Wachter, Mittelstadt and Russell
+                                  2018)
 
 A new distance is a subclass with a `name`, `value` and `gradient`, and goes wherever a setting is
 called `norm`: `hf.MinCost(norm=MyDistance())`, `cfs.cost(MyDistance())`. What else there is to say
@@ -361,7 +363,8 @@ def mad(data: Tensor) -> Distance:
         data: (n, d) encoded rows, `schema.encode(X)`.
 
     >>> import torch, holdfast as hf
-    >>> hf.distances.mad(torch.tensor([[0.0], [2.0], [4.0], [8.0], [9.0]])).value(torch.tensor([[2.0]])).tolist()
+    >>> distance = hf.distances.mad(torch.tensor([[0.0], [2.0], [4.0], [8.0], [9.0]]))
+    >>> distance.value(torch.tensor([[2.0]])).tolist()
     [0.5]
     """
     spread = (data - data.median(0).values).abs().median(0).values
@@ -387,7 +390,8 @@ def distance_of(
     for distance in among if not isinstance(norm, bool) else ():
         if norm == distance.name or (isinstance(norm, int | float) and norm == distance.number):
             return distance
-    *most, last = (repr(distance.name) for distance in among)
+    names = [repr(distance.name) for distance in among]
+    *most, last = names
     raise SettingError(f"{setting} must be {', '.join(most)} or {last}, got {norm!r}")
 
 
@@ -435,7 +439,10 @@ def cheapest_squares(
     movable = (gain * room > 0).any(0).nonzero().squeeze(1)
     if not len(movable):
         return step
-    wanted, g, r, b = need.double()[:, None], *(v[:, movable].double() for v in (gain, room, begun))
+    wanted = need.double()[:, None]
+    g = gain[:, movable].double()
+    r = room[:, movable].double()
+    b = begun[:, movable].double()
     pace = g / weight.expand_as(gain)[:, movable]
     # else tau knows no bounds
     pace = torch.where((pace > 1e-9 * pace.amax(1, keepdim=True)) & (r > 0), pace, 0.0)

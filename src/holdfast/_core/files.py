@@ -1,17 +1,11 @@
 """Outputs are whole or absent: written beside their place, and put there when they are complete."""
 
-import json
 import os
 import shutil
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-
-from holdfast.errors import FileError
 
 
 @contextmanager
@@ -47,20 +41,3 @@ def write_whole(path: Path, content: bytes) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
-
-
-def json_text(content: dict[str, Any], path: str | Path | None = None) -> str:
-    """The content as JSON, written to a file where there is one to write to."""
-    text = json.dumps(content, indent=1, ensure_ascii=False, default=plain_value)
-    if path is not None:
-        try:
-            write_whole(Path(path), f"{text}\n".encode())
-        except OSError as error:
-            reason = error.strerror or error
-            raise FileError(f"cannot write {str(path)!r}: {reason}") from None
-    return text
-
-
-def plain_value(value: Any) -> Any:
-    """What JSON does not know, as a number or a string."""
-    return value.item() if isinstance(value, np.generic) else str(value)

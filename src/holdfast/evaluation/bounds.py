@@ -11,11 +11,14 @@ and b = |w_R|, or the lengths of the gradients of f.
     Lemma 1      |w_NR - w_R| <= D
                  D = N eta (y |x| + eps sqrt d)             D = N eta (mean_i |x_i| + eps sqrt d)
     Theorem 1    | |zeta_NR| - |zeta_R| | <=
-                 | lam (2 a + D) / (a (a - D)) |            g(a, m_NR) + g(b, m_R),    g(a, m) = |m| a / (lam + a^2)
-                                                            or, without w_R:  g(a, m_NR) + max_t g(t, |m_NR| + D |x|)
+                 | lam (2 a + D) / (a (a - D)) |            g(a, m_NR) + g(b, m_R),
+                                                            g(a, m) = |m| a / (lam + a^2)
+                                                            or, without w_R: g(a, m_NR) +
+                                                            max_t g(t, |m_NR| + D |x|)
                                                             over a - D <= t <= a + D
     Theorem 2    1 / a + 1 / b                              g(a, m_NR) + g(b, m_R)
-    Theorem 3    L (r_NR + r_R)                             the same; L is the Lipschitz constant of the decoder
+    Theorem 3    L (r_NR + r_R)                             the same; L is the Lipschitz constant
+                                                            of the decoder
     Lemma 2      |(K + beta I)^-1 - (K_R + beta I)^-1| |Y|  the same
     Theorem 4    Pr_NR >= Pr_R if                           if and only if f_NR(x'_NR) >= f_R(x'_R)
                  |f_NR(x'_R) - f_NR(x'_NR)| <= D |x'_R|
@@ -101,7 +104,8 @@ def scfe_step(w: Tensor, m: Tensor, lam: float, *, form: Form = "corrected") -> 
 
 
 def step_length(a: Tensor, m: Tensor, lam: float) -> Tensor:
-    """|zeta| = |m| a / (lam + a^2), written without the square, which is 0 for small a; 0 where a is."""
+    """|zeta| = |m| a / (lam + a^2), written without the square, which is 0 for small a; 0 where a
+    is."""
     return (m.abs() / (lam / a + a)).masked_fill(a == 0, 0.0)
 
 
@@ -158,7 +162,8 @@ def theorem1_by_drift(
     intercept out.
     """
     _check(lam, form)
-    a, drift = a.expand_as(m), torch.as_tensor(drift, dtype=a.dtype).expand_as(m)
+    a = a.expand_as(m)
+    drift = torch.as_tensor(drift, dtype=a.dtype).expand_as(m)
     if form == "paper":
         value = lam * (2 * a + drift) / (a * (a - drift))
         return TheoremBound.of(value.masked_fill(drift >= a, math.inf), form)
@@ -250,7 +255,8 @@ def _spectral(matrix: Tensor) -> float:
 
 
 def lemma2(K: Tensor, K_r: Tensor, beta: float, y: Tensor) -> TheoremBound:
-    """|w_NR - w_R| <= D_K |Y| for NTK models with the kernel matrices K and K_r (n, n) of their training rows."""
+    """|w_NR - w_R| <= D_K |Y| for NTK models with the kernel matrices K and K_r (n, n) of their
+    training rows."""
     shapes = f"{tuple(K.shape)}, {tuple(K_r.shape)} and {tuple(y.shape)}"
     fits = K.shape == K_r.shape and y.shape == K.shape[:1]
     if not fits:

@@ -4,11 +4,12 @@ the others.
 Data come in k subsets (years, schools, branches), each with a model of its own. For the rows i that
 needed an answer,
 
-    V[i, j]          share of all rows of subset i with an answer that gives what was asked on the models of subset j
-    validity         mean of V[i, i]                     standard deviation of the k values themselves
-    robust validity  mean of V[i, j], i != j             standard deviation of the k (k - 1) values themselves
+    V[i, j]          share of all rows of subset i with an answer that gives what was asked on the
+                     models of subset j
+    validity         mean of V[i, i]                     with the sd of these k values
+    robust validity  mean of V[i, j], i != j             with the sd of these k (k - 1) values
     decrease         V[i, i] - V[i, j]
-    proximity        mean over i of the mean l1 cost     standard deviation of a sample of k
+    proximity        mean over i of the mean l1 cost     with the sd of a sample of k
 
 (Guo, Jia, Chen, Yadav and Xiao, "RoCourseNet", CIKM 2023, whose shifted models are those of the
 single subsets.) A row with no answer holds nowhere, so that a method cannot gain by refusing hard
@@ -25,8 +26,8 @@ import numpy as np
 import pandas as pd
 
 from holdfast._core.checks import listed
-from holdfast._core.files import json_text
 from holdfast._core.progress import Progress
+from holdfast._core.result import as_json
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.errors import FileError, HoldfastError, SettingError
 from holdfast.evaluation._saved import write_as
@@ -72,8 +73,9 @@ def cross_validity(
     >>> tables = {year: (data.X, data.y) for year, data in years.items()}
     >>> schema = years["2007"].schema
     >>> bank = hf.ModelBank.from_tables(hf.Recipe(hidden=[], epochs=20, lr=0.1), tables, schema)
-    >>> ask = hf.Descent().explain
-    >>> cfs = {year: ask(bank.model(i), tables[year][0].head(20), "yes") for i, year in enumerate(tables)}
+    >>> cfs = {}
+    >>> for i, (year, (X, y)) in enumerate(tables.items()):
+    ...     cfs[year] = hf.Descent().explain(bank.model(i), X.head(20), "yes")
     >>> found = hf.cross_validity(cfs, bank)
     >>> found.validity.mean
     1.0
@@ -148,8 +150,10 @@ class CrossValidity:
     """How answers of each subset fare on the models of each subset, and what follows from it.
 
     >>> import holdfast as hf, numpy as np
-    >>> matrix = np.array([[1.0, 0.6], [0.8, 1.0]])  # answers of 2007 hold on 60 % of the models of 2008
-    >>> found = hf.CrossValidity(("2007", "2008"), matrix, cost=np.array([1.0, 2.0]), rows=(5, 5), models=(1, 1))
+    >>> names = ("2007", "2008")  # answers of 2007 hold on 60 % of the models of 2008
+    >>> matrix = np.array([[1.0, 0.6], [0.8, 1.0]])
+    >>> cost = np.array([1.0, 2.0])
+    >>> found = hf.CrossValidity(names, matrix, cost, rows=(5, 5), models=(1, 1))
     >>> round(found.robust_validity.mean, 3)
     0.7
     """
@@ -231,13 +235,21 @@ class CrossValidity:
 
     def report(self, path: str | Path) -> Path:
         """Write a self-contained page with the matrix and its heat-map; needs the `plot` extra."""
-        from holdfast.render.result import write_result
+        from holdfast.render.result_page import result_page
 
         facts = [
             (f"Subset {name}", f"{rows} rows, {models} models")
             for name, rows, models in zip(self.names, self.rows, self.models, strict=True)
         ]
-        return write_result(self, path, title="Cross-validity", facts=facts)
+        return result_page(
+            Path(path),
+            title="Cross-validity",
+            headline=self.summary(),
+            chart=self.plot(),
+            caption="The share of the answers of each subset that models of each subset accept.",
+            table=self.table(),
+            facts=facts,
+        )
 
     # ---- files
 
@@ -254,7 +266,7 @@ class CrossValidity:
 
     def to_json(self, path: str | Path | None = None) -> str:
         """The same as JSON, written to a file where there is one to write to."""
-        return json_text(self.to_dict(), path)
+        return as_json(self.to_dict(), path)
 
     def save(self, path: str | Path) -> None:
         """Write the format of the extension: .json has everything, for `load`; .csv what `table`

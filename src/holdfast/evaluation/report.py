@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from holdfast._core.files import json_text
+from holdfast._core.result import as_json
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.datasets import records
 from holdfast.errors import SettingError
@@ -79,9 +79,19 @@ class Report:
 
     def report(self, path: str | Path) -> Path:
         """Write a self-contained page with the means and their picture; needs the `plot` extra."""
-        from holdfast.render.result import write_result
+        from holdfast.render.result_page import result_page
 
-        return write_result(self, path, title="Metrics", facts=list(self.about.items()))
+        facts = [(name.capitalize(), str(value)) for name, value in self.about.items()]
+        drawn = bool(self.table()["mean"].notna().any())
+        return result_page(
+            Path(path),
+            title="Metrics",
+            headline=self.summary(),
+            chart=self.plot() if drawn else None,
+            caption="The mean of each metric over the rows, and its interval.",
+            table=self.table(),
+            facts=facts,
+        )
 
     def to_markdown(self) -> str:
         """Means and intervals as a table of Markdown."""
@@ -107,7 +117,7 @@ class Report:
 
     def to_json(self, path: str | Path | None = None) -> str:
         """The same as JSON, written to a file where there is one to write to."""
-        return json_text(self.to_dict(), path)
+        return as_json(self.to_dict(), path)
 
     def save(self, path: str | Path) -> None:
         """Write the format of the extension: .parquet has everything, for `load`; .json what

@@ -5,10 +5,11 @@ trained against attacks of growing size epsilon:
 
     validity      of the rows that the model of epsilon refuses, the share with an answer
     cost          mean |x' - x|_2 over these answers; `cost of attempts` over all that was tried
-    extra cost    mean of |x'_e - x|_2 - |x'_0 - x|_2 over the rows that both the plain model (the least epsilon) and
-                  that of epsilon refuse and answer
+    extra cost    mean of |x'_e - x|_2 - |x'_0 - x|_2 over the rows that both the plain model (the
+                  least epsilon) and that of epsilon refuse and answer
     accuracy      on the test rows, as they are and attacked by PGD: all models with the same radius
-    survives      share of the answers that networks of the same epsilon but another seed accept as well
+    survives      share of the answers that networks of the same epsilon but another seed accept as
+                  well
 
 Krishna, Agarwal and Lakkaraju, "On the Trade-offs between Adversarial Robustness and Actionable
 Explanations". A budget without end would find an answer for nearly every row, so validity speaks of
@@ -26,8 +27,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from holdfast._core.files import json_text
 from holdfast._core.progress import Progress
+from holdfast._core.result import as_json
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.errors import SettingError
 from holdfast.evaluation._saved import read_marked, write_as, write_marked
@@ -96,7 +97,8 @@ def tradeoff(
                 method = _fitted(method, hardened.X, model)
                 found[name][i].append(method.explain(model, X, targets[s], seed=seed))
                 bar.step(1)
-    rows, y = (hardened.X, hardened.y) if test is None else test
+    rows = hardened.X if test is None else test[0]
+    y = hardened.y if test is None else test[1]
     shape = len(hardened.epsilon), hardened.seeds
     right = attacked_accuracy(hardened.bank, rows, y, epsilon=0.0).reshape(shape)
     kept = attacked_accuracy(hardened.bank, rows, y, epsilon=attack).reshape(shape)
@@ -313,15 +315,23 @@ class Tradeoff:
     def report(self, path: str | Path) -> Path:
         """Write a self-contained page with the recommendation, table and curves; needs the `plot`
         extra."""
-        from holdfast.render.result import write_result
+        from holdfast.render.result_page import result_page
 
-        facts: list[tuple[str, object]] = [
+        facts = [
             *((f"Method {name}", settings) for name, settings in self.methods.items()),
-            ("Networks of each epsilon", self.seeds),
-            ("Radius of the attack", self.attack),
+            ("Networks of each epsilon", str(self.seeds)),
+            ("Radius of the attack", f"{self.attack:g}"),
             ("Accuracy measured on", f"{self.measured_on} rows"),
         ]
-        return write_result(self, path, title="What hardening costs in recourse", facts=facts)
+        return result_page(
+            Path(path),
+            title="What hardening costs in recourse",
+            headline=self.summary(),
+            chart=self.plot(),
+            caption="Against the size of the attack in training; the rule is where to stop.",
+            table=self.table(),
+            facts=facts,
+        )
 
     # ---- files
 
@@ -339,7 +349,7 @@ class Tradeoff:
 
     def to_json(self, path: str | Path | None = None) -> str:
         """The same as JSON, written to a file where there is one to write to."""
-        return json_text(self.to_dict(), path)
+        return as_json(self.to_dict(), path)
 
     def save(self, path: str | Path) -> None:
         """Write the format of the extension: .parquet has all figures, for `load`; .json what

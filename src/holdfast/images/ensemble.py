@@ -131,13 +131,13 @@ class TrainableNetworks:
         return h.mT
 
     def _normalised(self, layer: int, h: Tensor) -> Tensor:
-        weight, bias, mean, var = (self.state[f"{layer}.{name}"].flatten() for name in NORM)
+        named = {name: self.state[f"{layer}.{name}"].flatten() for name in NORM}
         out = F.batch_norm(
             h.flatten(0, 1)[None],
-            mean,
-            var,
-            weight,
-            bias,
+            named["running_mean"],
+            named["running_var"],
+            named["weight"],
+            named["bias"],
             training=True,
             momentum=MOMENTUM,
             eps=EPS,
@@ -156,9 +156,10 @@ class TrainableNetworks:
             w = state[f"{3 * i}.weight"]
             b = state[f"{3 * i}.bias"]
             if i:
-                weight, bias, mean, var = (state[f"{3 * i - 1}.{name}"] for name in NORM)
-                s = weight / (var + EPS).sqrt()
-                b = b + torch.bmm(w, (bias - mean * s)[:, :, None])[:, :, 0]
+                norm = {name: state[f"{3 * i - 1}.{name}"] for name in NORM}
+                s = norm["weight"] / (norm["running_var"] + EPS).sqrt()
+                t = norm["bias"] - norm["running_mean"] * s
+                b = b + torch.bmm(w, t[:, :, None])[:, :, 0]
                 w = w * s[:, None]
             layers.append((w.clone(), b.clone()))
         return Stacked(layers).eval()
@@ -177,7 +178,8 @@ def architecture(sizes: Sequence[int]) -> nn.Sequential:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ImageEnsemble(ImageClassifier):
-    """Many small networks, trained together; `ImageEnsemble.of([...])` makes one of networks that exist.
+    """Many small networks, trained together; `ImageEnsemble.of([...])` makes one of networks that
+    exist.
 
     Args:
         members: how many networks.
@@ -191,7 +193,8 @@ class ImageEnsemble(ImageClassifier):
     >>> from sklearn.datasets import load_digits
     >>> digits = load_digits(n_class=2)
     >>> images, labels = digits.images / 16, digits.target
-    >>> hf.images.ImageEnsemble(members=2, hidden=(16,), epochs=20).fit(images, labels).score(images, labels) > 0.9
+    >>> nets = hf.images.ImageEnsemble(members=2, hidden=(16,), epochs=20).fit(images, labels)
+    >>> nets.score(images, labels) > 0.9
     True
     """
 

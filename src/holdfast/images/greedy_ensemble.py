@@ -4,9 +4,10 @@ they were shown.
 Schut et al. 2021. Where members disagree the ensemble is not sure, so asking for a high probability
 keeps a search where the training images were:
 
-    g = grad ce(1/M sum_m z_m(x), t)                      z_m: logits of member m, t: the wanted class
-    stop when 1/M sum_m softmax(z_m(x))_t >= 0.99         for each image; the released loop stops a whole batch as soon
-                                                          as every image has changed its class
+    g = grad ce(1/M sum_m z_m(x), t)                 z_m: logits of member m, t: the wanted class
+    stop when 1/M sum_m softmax(z_m(x))_t >= 0.99    for each image; the released loop stops a
+                                                     whole batch as soon as every image has changed
+                                                     its class
 """
 
 from dataclasses import dataclass

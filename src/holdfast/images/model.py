@@ -118,7 +118,8 @@ class ImageModel:
     >>> import holdfast as hf
     >>> from torch import nn
     >>> module = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 3))
-    >>> model = hf.images.ImageModel.of(module, (1, 8, 8), features="2", classes=["cat", "dog", "fox"])
+    >>> names = ["cat", "dog", "fox"]
+    >>> model = hf.images.ImageModel.of(module, (1, 8, 8), features="2", classes=names)
     >>> model.classes, model.feature_count
     (('cat', 'dog', 'fox'), 16)
     """

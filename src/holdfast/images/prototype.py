@@ -3,21 +3,22 @@
 Van Looveren and Klaise, "Interpretable Counterfactual Explanations Guided by Prototypes", 2021;
 with the settings that their library has for digits, and as Höltgen et al. 2021 compare with it.
 
-    minimise over x'   c max(0, p_l(x') - max_{i != l} p_i(x') + kappa)      l: the class of x0
+    minimise over x'   c max(0, p_l(x') - max_{i != l} p_i(x') + kappa)    l: the class of x0
                        + beta |x' - x0|_1 + |x' - x0|_2^2
-                       + gamma |x' - AE(x')|_2^2                             look like the data
-                       + theta |ENC(x') - proto_t|_2^2                       look like the wanted class t
-    proto_t            mean code of the k training images predicted as t whose codes are nearest to that of x0
+                       + gamma |x' - AE(x')|_2^2                           look like the data
+                       + theta |ENC(x') - proto_t|_2^2                     look like the class t
+    proto_t            mean code of the k training images predicted as t whose codes are nearest
+                       to that of x0
 
-    v_0 = x_0;  for k = 0 .. steps - 1:                                      FISTA, see `methods/_fista.py`
+    v_0 = x_0;  for k = 0 .. steps - 1:                           FISTA, see `methods/_fista.py`
         g       = gradient of all but the l1 term at v_k, cut off at 1000
-        x_{k+1} = clip( x_0 + S_beta( v_k - lr sqrt(1 - k / steps) g - x_0 ), 0, 1 )        S: soft shrinkage
+        x_{k+1} = clip( x_0 + S_beta( v_k - lr sqrt(1 - k / steps) g - x_0 ), 0, 1 )
         v_{k+1} = clip( x_{k+1} + (k + 1) / (k + 4) (x_{k+1} - x_k), 0, 1 )
 
-The answer is the x_k of least beta l1 + l2^2 that has the wanted outcome, over all weights c: 10
-times as much after one without an answer, else by bisection. Note that the hinge only drives away
-from l; it is the prototype that leads to t. The library has images with values from -0.5 to 0.5.
-Distances are the same in ours, and the autoencoder shifts its inputs itself.
+S is soft shrinkage. The answer is the x_k of least beta l1 + l2^2 that has the wanted outcome, over
+all weights c: 10 times as much after one without an answer, else by bisection. Note that the hinge
+only drives away from l; it is the prototype that leads to t. The library has images with values
+from -0.5 to 0.5. Distances are the same in ours, and the autoencoder shifts its inputs itself.
 
 Two shortcuts leave every number as it is. Where the hinge is off its gradient is 0, so rows whose
 hinge was off at the step before go forward only, and again with the way back if it turns out to be
@@ -123,7 +124,8 @@ class Prototype(ImageExplainer):
         for name in ("bisections", "steps", "k"):
             if not getattr(self, name) >= 1:
                 raise SettingError(f"{name} must be at least 1, got {getattr(self, name)}")
-        size, own = words(model.size), words(self.autoencoder_.size)
+        size = words(model.size)
+        own = words(self.autoencoder_.size)
         if size != own:
             raise SettingError(f"the autoencoder is for images of {own}, the model takes {size}")
 

@@ -138,7 +138,8 @@ class ResNet(nn.Module):
         super().__init__()
         conv = conv or _biased
         self.shape = shape
-        kernel, stride = (3, 1) if shape.spectral else (7, 2)
+        kernel = 3 if shape.spectral else 7
+        stride = 1 if shape.spectral else 2
         self.stem = conv(shape.channels, shape.width, kernel, stride, shape.sides)
         self.blocks = nn.ModuleList(
             [ResidualBlock(conv, plan, spectral=shape.spectral) for plan in shape.blocks()]

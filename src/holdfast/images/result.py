@@ -11,7 +11,7 @@ import pandas as pd
 from torch import Tensor
 
 from holdfast import datasets
-from holdfast._core.files import json_text
+from holdfast._core.result import as_json
 from holdfast.counterfactuals import Answers, Run
 from holdfast.distances import Distance, distance_of
 from holdfast.target import BoundTarget
@@ -127,7 +127,7 @@ class ImageCounterfactuals(Answers):
 
     def to_json(self, path: str | Path | None = None) -> str:
         """The same as JSON, written to a file where there is one to write to."""
-        return json_text(self.to_dict(), path)
+        return as_json(self.to_dict(), path)
 
     def summary(self) -> str:
         """One line: how many images and pairs, how many answered, by which method, in what time."""

@@ -2,11 +2,13 @@
 
 Joshi et al. 2019, as Höltgen et al. 2021 compare with it.
 
-    minimise over z    ce(f(G(z)), t) + lam sum_pixels |G(z) - x0|             from z = mean of ENC(x0)
+    minimise over z    ce(f(G(z)), t) + lam sum_pixels |G(z) - x0|        from z = mean of ENC(x0)
 
     y = G(z), with locked pixels copied from x0
     stop if the wanted class is likely enough at y
-    z <- z - step J_G^T ( grad ce(y) + lam sign(y - x0) )                      nothing comes from pixels that are locked
+    z <- z - step J_G^T ( grad ce(y) + lam sign(y - x0) )
+
+where nothing comes from pixels that are locked.
 
 The derivative of |u| is the sign of u, 0 at 0. Steps belong to their limits: 1e-5 to 50,000 steps,
 1e-4 to 10,000 and 1e-3 to 5,000. The answer is y, so it differs from the image nearly everywhere.
@@ -55,7 +57,9 @@ class REVISE(ImageExplainer):
     >>> digits = load_digits(n_class=2)
     >>> images, labels = digits.images / 16, digits.target
     >>> net = hf.images.PlainResNet(width=4, stages=1, epochs=3, batch_size=32).fit(images, labels)
-    >>> method = hf.images.REVISE(optimizer="adam", max_iter=100, vae=hf.images.ConvVAE(epochs=2)).fit(net, images)
+    >>> vae = hf.images.ConvVAE(epochs=2)
+    >>> method = hf.images.REVISE(optimizer="adam", max_iter=100, vae=vae)
+    >>> method = method.fit(net, images)
     >>> len(method.explain(net, images[:2], "all"))
     2
     """
@@ -98,7 +102,8 @@ class REVISE(ImageExplainer):
         patient = self.patience is None or self.patience >= 1
         if not patient:
             raise SettingError(f"patience must be at least 1, or None, got {self.patience}")
-        size, own = words(model.size), words(self.vae_.size)
+        size = words(model.size)
+        own = words(self.vae_.size)
         if size != own:
             raise SettingError(f"the VAE is for images of {own}, the model takes {size}")
 
@@ -138,9 +143,8 @@ class REVISE(ImageExplainer):
             a, b = BETAS
             slots.mean = a * slots.mean + (1 - a) * g
             slots.square = b * slots.square + (1 - b) * g.square()
-            small, large = (
-                correction(beta, self.max_iter + 1)[slots.count][:, None] for beta in BETAS
-            )
+            small = correction(a, self.max_iter + 1)[slots.count][:, None]
+            large = correction(b, self.max_iter + 1)[slots.count][:, None]
             g = slots.mean / small / ((slots.square / large).sqrt() + TINY)
         slots.z = slots.z - step * g
         slots.count = slots.count + 1

@@ -101,7 +101,9 @@ def regions(
 ) -> pd.DataFrame:
     """Rectangles of a map in which `kind` of the points is the same; neighbours in a column are one
     rectangle, as Altair takes no more than 5,000 of them."""
-    wide, high = (np.linspace(low, top, cells + 1, dtype=np.float64) for low, top in spans)
+    across, up = spans
+    wide = np.linspace(*across, cells + 1, dtype=np.float64)
+    high = np.linspace(*up, cells + 1, dtype=np.float64)
     a = (wide[1:] + wide[:-1]) / 2
     b = (high[1:] + high[:-1]) / 2
     kinds = kind(
