@@ -13,6 +13,7 @@ from scipy.optimize import linprog, minimize
 from torch import Tensor
 
 import holdfast as hf
+from holdfast._core.cheapest_steps import least_squares_step, water_level
 from holdfast.distances import (
     DISTANCES,
     Distance,
@@ -20,13 +21,11 @@ from holdfast.distances import (
     l0,
     l1,
     l2,
-    least_squares_step,
     linf,
     mad,
     mse,
     penalty_of,
     squared_l2,
-    water_level,
     weighted,
 )
 from holdfast.errors import SettingError

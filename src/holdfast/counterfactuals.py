@@ -350,32 +350,25 @@ class Counterfactuals(Answers):
         partial = Path(path).suffix.lower() in (".json", ".csv")
         if partial:
             raise FileError(f"{str(path)!r} has the answers and nothing else; {fix}")
-        try:
-            arrow: Any = untyped("pyarrow.parquet").read_table(path)
-            content = json.loads(arrow.schema.metadata[b"holdfast"])
-        except FileNotFoundError:
-            raise FileError(f"no file at {str(path)!r}") from None
-        except KeyError:
-            raise FileError(f"{str(path)!r} was not written by Counterfactuals.save") from None
-        except Exception as error:
-            raise FileError(f"cannot read {str(path)!r}: {error}") from None
-        table: pd.DataFrame = arrow.to_pandas()
+        return cls._from_parquet(*_read_parquet(Path(path)))
+
+    @classmethod
+    def _from_parquet(cls, table: pd.DataFrame, content: dict[str, Any]) -> "Counterfactuals":
         schema = Schema.from_dict(content["schema"])
-
-        def part(prefix: str) -> pd.DataFrame:
-            names = [c for c in table.columns if str(c).startswith(prefix)]
-            return table[names].rename(columns=lambda c: str(c).removeprefix(prefix))
-
-        after = part("after:")
-        before = part("before:")
+        after = _columns_with(table, "after:")
+        before = _columns_with(table, "before:")
+        # Rows are encoded again rather than stored: that is exact, and half the file.
         dtype: torch.dtype = getattr(torch, content["dtype"])
-        scores = torch.tensor(part("score:").to_numpy(np.float64), dtype=dtype)
+        scores = torch.tensor(_columns_with(table, "score:").to_numpy(np.float64), dtype=dtype)
         label = torch.tensor(table["holdfast:label"].to_numpy(np.int64))
         goal_type = IntervalTarget if "unit" in content["goal"] else BoundTarget
         goal = goal_type(label, k=scores.shape[1], **content["goal"])
         codes = table["holdfast:status"].to_numpy(np.int64)
         source = table["holdfast:source"].to_numpy(np.int64)
-        estimates = table.get(["holdfast:estimate_before"])
+        estimate_before = None
+        if "holdfast:estimate_before" in table:
+            numbers = table[["holdfast:estimate_before"]].to_numpy(np.float64)
+            estimate_before = torch.tensor(numbers, dtype=dtype)
         return cls(
             before,
             after,
@@ -389,10 +382,28 @@ class Counterfactuals(Answers):
             schema,
             tuple(content["classes"]),
             run_of(content["run"]),
-            None
-            if estimates is None
-            else torch.tensor(estimates.to_numpy(np.float64), dtype=dtype),
+            estimate_before,
         )
+
+
+def _read_parquet(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """The columns of a file that `save` wrote, and what else it says."""
+    try:
+        arrow: Any = untyped("pyarrow.parquet").read_table(path)
+        content = json.loads(arrow.schema.metadata[b"holdfast"])
+    except FileNotFoundError:
+        raise FileError(f"no file at {str(path)!r}") from None
+    except KeyError:
+        raise FileError(f"{str(path)!r} was not written by Counterfactuals.save") from None
+    except Exception as error:
+        raise FileError(f"cannot read {str(path)!r}: {error}") from None
+    return arrow.to_pandas(), content
+
+
+def _columns_with(table: pd.DataFrame, prefix: str) -> pd.DataFrame:
+    """The columns whose names begin so, by the rest of their names."""
+    names = [name for name in table.columns if str(name).startswith(prefix)]
+    return table[names].rename(columns=lambda name: str(name).removeprefix(prefix))
 
 
 def run_of(content: dict[str, Any]) -> Run:

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, cast, runtime_checkable
 
 import numpy as np
 import pandas as pd
@@ -66,4 +66,4 @@ def as_json(content: dict[str, Any], path: str | Path | None = None) -> str:
 
 def plain_value(value: Any) -> Any:
     """What JSON does not know, as a number or a string."""
-    return value.item() if isinstance(value, np.generic) else str(value)
+    return cast(Any, value).item() if isinstance(value, np.generic) else str(value)

@@ -43,7 +43,8 @@ def read_marked(
     """What `build` makes of a file that `write_marked` wrote for this type."""
     try:
         table: Any = untyped("pyarrow.parquet").read_table(path)
-        content = json.loads((table.schema.metadata or {})[MARK])
+        metadata: dict[bytes, bytes] = table.schema.metadata or {}
+        content = json.loads(metadata[MARK])
         written_by = content["kind"]
     except FileNotFoundError:
         raise FileError(f"no file at {str(path)!r}") from None

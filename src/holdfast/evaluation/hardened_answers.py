@@ -148,6 +148,7 @@ class HardenedAnswers:
                 for i, e in enumerate(self.epsilon[1:], 1):
                     hard = _slopes(self.hardened.model(e, s), self.answers[name][i][s])
                     both = torch.tensor(np.intersect1d(plain["row"], hard["row"]))
+                    # Rows that only one of the two models refuses have no step on the other.
                     on_plain = torch.isin(plain["row"], both)
                     on_hard = torch.isin(hard["row"], both)
                     a = plain["length"][on_plain]

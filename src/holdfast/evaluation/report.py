@@ -180,6 +180,7 @@ def evaluate(
         raise SettingError(
             "distances to data need rows and their outcomes: pass both X and y, or neither"
         )
+    # Only what can be known from what was given: a column that is there has numbers in it.
     values = {"validity": metrics.validity(cfs)}
     values |= (
         {"estimate": metrics.estimate(cfs)}

@@ -92,6 +92,8 @@ def tradeoff(
         bar.total(len(named) * len(hardened.bank))
         for name, method in named.items():
             found[name] = [[] for _ in hardened.epsilon]
+            # A method that learns from data is fitted anew for each model; what it learnt of the
+            # data alone is passed on, see `_fitted`.
             for i, s in itertools.product(range(len(hardened.epsilon)), range(hardened.seeds)):
                 model = hardened.model(hardened.epsilon[i], s)
                 method = _fitted(method, hardened.X, model)

@@ -104,6 +104,8 @@ class DeDUCE(GreedyPixels):
                 "DeDUCE needs the labels of the images as well: .fit(model, images, labels)"
             )
         self.density_ = FeatureDensity(net).fit(images, labels)
+        # Without bounded norms an image far from all others can have features near theirs: the user
+        # sees by how much, since such a network may do all the same.
         if not spectrally_normalised(net):
             norms = lipschitz(net, images)
             warning += (

@@ -66,6 +66,12 @@ class ImageFound:
     # (n,) pairs that the time budget cut short; None: all, if it was used up
     out_of_time: Tensor | None = None
 
+    def ran_out(self, budget: TimeBudget) -> Tensor:
+        """(n,) pairs that the time budget cut short."""
+        if self.out_of_time is not None:
+            return self.out_of_time
+        return torch.full((len(self.x),), budget.ran_out)
+
 
 class ImageExplainer(Settings, ABC):
     """A way to find counterfactual images. Subclasses are dataclasses: fields are the settings.
@@ -153,22 +159,9 @@ class ImageExplainer(Settings, ABC):
             problem = ImageSearchProblem(
                 net, x, goal, free, RowRandom.of(seed, x), budget, batch_size
             )
-            x_cf = x.clone()
-            iterations = torch.zeros(len(x), dtype=torch.int64)
-            passes = 0
-            out_of_time = torch.zeros(len(x), dtype=torch.bool)
-            if len(rows):
-                found = self.search(problem[rows])
-                # A search that overflowed has no answer; inf, NaN and values out of bounds are no
-                # image.
-                image = ((found.x >= 0) & (found.x <= 1)).flatten(1).all(1)
-                x_cf[rows] = torch.where(per_row(image, found.x) & free[rows], found.x, x[rows])
-                iterations[rows] = found.iterations
-                passes = found.passes
-                out_of_time[rows] = (
-                    budget.ran_out if found.out_of_time is None else found.out_of_time
-                )
-            scores = net.scores(x_cf)
+            # What is met from the start is never searched: it stays as it is.
+            found = self._searched(problem, rows)
+            scores = net.scores(found.x)
         met = goal.met(scores)
         codes = torch.where(
             done,
@@ -178,18 +171,35 @@ class ImageExplainer(Settings, ABC):
         run = self._run(net, target, seed, time.perf_counter() - budget.start)
         return ImageCounterfactuals(
             x,
-            x_cf,
+            found.x,
             scores,
             goal,
             codes.numpy(),
-            self._reasons(codes, goal.value(scores), out_of_time, budget),
+            self._reasons(codes, goal.value(scores), found.ran_out(budget), budget),
             source.numpy(),
             own[source].numpy(),
-            iterations.numpy(),
-            passes,
+            found.iterations.numpy(),
+            found.passes,
             net.classes,
             run,
         )
+
+    def _searched(self, problem: ImageSearchProblem, rows: Tensor) -> ImageFound:
+        """What the search makes of some pairs, among all of them: the others are as they were."""
+        n = len(problem)
+        x_cf = problem.x.clone()
+        iterations = torch.zeros(n, dtype=torch.int64)
+        out_of_time = torch.zeros(n, dtype=torch.bool)
+        if not len(rows):
+            return ImageFound(x_cf, iterations, 0, out_of_time)
+        found = self.search(problem[rows])
+        # A search that overflowed has no answer; inf, NaN and values out of bounds are no image.
+        is_image = ((found.x >= 0) & (found.x <= 1)).flatten(1).all(1)
+        may_change = per_row(is_image, found.x) & problem.free[rows]
+        x_cf[rows] = torch.where(may_change, found.x, problem.x[rows])
+        iterations[rows] = found.iterations
+        out_of_time[rows] = found.ran_out(problem.budget)
+        return ImageFound(x_cf, iterations, found.passes, out_of_time)
 
     def _check_call(
         self, model: ImageModel, seed: int, batch_size: int, time_budget: float | None

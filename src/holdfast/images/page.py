@@ -154,6 +154,7 @@ def matrix(cfs: "ImageCounterfactuals") -> dict[str, Any] | None:
 def cards(cfs: "ImageCounterfactuals", pairs: Ints) -> list[dict[str, str]]:
     """Pairs as strings and addresses of pictures; an image that is asked about several times is
     made once."""
+    # Nine classes ask about the same image nine times, and PNG files are most of the page.
     images = {
         row: _url(colours(cfs.x[i]))
         for i, row in zip(pairs.tolist(), cfs.source[pairs].tolist(), strict=True)

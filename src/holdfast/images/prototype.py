@@ -151,6 +151,8 @@ class Prototype(ImageExplainer):
         best = Cheapest(problem, self.beta)
         draw = self._draw(problem)
 
+        # `bisected` asks for the next weight, and for the next step, only when it has judged the
+        # last: so the time budget ends either loop.
         def weights() -> Iterator[Iterator[int]]:
             for _ in range(self.bisections):
                 best.begin()

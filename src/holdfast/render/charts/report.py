@@ -25,6 +25,7 @@ def report_chart(table: pd.DataFrame, level: float, *, width: int = WIDTH) -> An
     x = alt.X("low:Q", title=None, scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=5))
     y = alt.Y("metric:N", title=None, axis=alt.Axis(domain=False, ticks=False, labelLimit=200))
     tips = ["metric:N", alt.Tooltip("figures:N", title=f"mean and {level:.0%} interval"), "rows:Q"]
+    # One chart per metric: in a single one they would share the scale.
     panels = list[Any]()
     for i in range(len(shown)):
         base = alt.Chart(shown.iloc[[i]]).encode(y=y, tooltip=tips)

@@ -169,11 +169,11 @@ def cost_probability(cfs: "Counterfactuals", *, width: int = WIDTH, height: int 
         scale = alt.Scale(zero=False)
         axis = alt.Axis(tickCount=6)
     else:
-        lowest = float(np.min([1.0, *levels.values(), *values]))
         title = "Probability of the wanted outcome"
         about = "the probability of the wanted outcome"
         style = ".1%"
         # room below the lowest dot
+        lowest = float(np.min([1.0, *levels.values(), *values]))
         scale = alt.Scale(domain=[max(0.0, np.floor(10 * lowest - 0.5) / 10), 1])
         axis = alt.Axis(format="%", tickCount=6)
     y = alt.Y(f"{name}:Q", title=title, scale=scale, axis=axis)
@@ -181,20 +181,29 @@ def cost_probability(cfs: "Counterfactuals", *, width: int = WIDTH, height: int 
     tips.append(alt.Tooltip(f"{name}:Q", format=style))
     marks = alt.Chart(dots).mark_circle(size=46, opacity=0.6, color=BLUE)
     layers = [marks.encode(x=x, y=y, tooltip=tips, description=alt.Description("words:N"))]
-    for words, level in levels.items():
-        rule = alt.Chart(pd.DataFrame({"level": [level], "words": [words]}))
-        rule = rule.encode(y=alt.Y("level:Q", scale=scale))
-        layers.insert(0, rule.mark_rule(color=QUIET, strokeDash=[5, 4], aria=False))
-        # On the side of the rule where no dot can lie: every answer is on the other.
-        side = -8 if words.startswith("at most") else 12
-        text = rule.mark_text(align="right", dx=-4, dy=side, color=QUIET, fontSize=12, aria=False)
-        layers.append(text.encode(x=alt.value("width"), text="words:N"))
+    rules, words = _decision_rules(alt, levels, scale)
+    layers = [*rules, *layers, *words]
     about = f"Scatter plot: the cost of each answer against {about}."
     return themed(
         alt.layer(*layers).properties(
             width=width, height=height, autosize=fitted("fit"), description=about
         )
     )
+
+
+def _decision_rules(alt: Any, levels: dict[str, float], scale: Any) -> tuple[list[Any], list[Any]]:
+    """Lines at the levels at which the outcome turns, the last one first, and their words."""
+    rules = list[Any]()
+    texts = list[Any]()
+    for words, level in levels.items():
+        rule = alt.Chart(pd.DataFrame({"level": [level], "words": [words]}))
+        rule = rule.encode(y=alt.Y("level:Q", scale=scale))
+        rules.insert(0, rule.mark_rule(color=QUIET, strokeDash=[5, 4], aria=False))
+        # On the side of the rule where no dot can lie: every answer is on the other.
+        side = -8 if words.startswith("at most") else 12
+        text = rule.mark_text(align="right", dx=-4, dy=side, color=QUIET, fontSize=12, aria=False)
+        texts.append(text.encode(x=alt.value("width"), text="words:N"))
+    return rules, texts
 
 
 def _outcome(goal: BoundTarget, values: Any) -> tuple[str, list[str], dict[str, float]]:

@@ -41,36 +41,33 @@ def training_curves(history: pd.DataFrame, *, width: int = WIDTH) -> Any:
     variants = list(dict.fromkeys(table["variant"]))
     colour = coloured("variant", variants, symbolType="stroke")
     colour = colour if len(variants) > 1 else colour.legend(None)
-    charts = list[Any]()
-    for name in there:
-        share = name in SHARES
-        limits = alt.Scale(domain=[0, 1]) if name == "matured" else alt.Scale(zero=False)
-        y = alt.Y("value:Q", title=CURVES[name], scale=limits).axis(
-            format="%" if share else "~g", tickCount=5
-        )
-        shown = table[["variant", "epoch", name]].rename(columns={name: "value"}).dropna()
-        chart = (
-            alt.Chart(shown)
-            .mark_line(strokeWidth=1.5)
-            .encode(
-                x=alt.X(
-                    "epoch:Q",
-                    title="Epoch",
-                    scale=alt.Scale(nice=False),
-                    axis=alt.Axis(tickCount=5, tickMinStep=1),
-                ),
-                y=y,
-                color=colour,
-                tooltip=[
-                    "variant:N",
-                    "epoch:Q",
-                    alt.Tooltip("value:Q", format=".4f", title=CURVES[name]),
-                ],
-            )
-        )
-        charts.append(chart.properties(width=width // 2, height=150))
+    charts = [_curve(alt, table, name, colour, width // 2) for name in there]
     rows = [alt.hconcat(*charts[i : i + 2], spacing=24) for i in range(0, len(charts), 2)]
     about = (
         "Line charts against the epoch: " + ", ".join(CURVES[name].lower() for name in there) + "."
     )
     return themed(alt.vconcat(*rows, spacing=20).properties(description=about))
+
+
+def _curve(alt: Any, table: pd.DataFrame, name: str, colour: Any, width: int) -> Any:
+    """One column of the history against the epoch, a line per variant."""
+    limits = alt.Scale(domain=[0, 1]) if name == "matured" else alt.Scale(zero=False)
+    axis = {"format": "%" if name in SHARES else "~g", "tickCount": 5}
+    shown = table[["variant", "epoch", name]].rename(columns={name: "value"}).dropna()
+    line = alt.Chart(shown).mark_line(strokeWidth=1.5)
+    chart = line.encode(
+        x=alt.X(
+            "epoch:Q",
+            title="Epoch",
+            scale=alt.Scale(nice=False),
+            axis=alt.Axis(tickCount=5, tickMinStep=1),
+        ),
+        y=alt.Y("value:Q", title=CURVES[name], scale=limits).axis(**axis),
+        color=colour,
+        tooltip=[
+            "variant:N",
+            "epoch:Q",
+            alt.Tooltip("value:Q", format=".4f", title=CURVES[name]),
+        ],
+    )
+    return chart.properties(width=width, height=150)
