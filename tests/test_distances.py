@@ -206,7 +206,8 @@ def test_distances_without_a_ball_say_so() -> None:
 
 def problems(n: int = 25) -> tuple[Tensor, Tensor, Tensor]:
     gen = torch.Generator().manual_seed(3)
-    gain, room = (torch.rand(n, D, generator=gen).double() + 0.05 for _ in range(2))
+    gain = torch.rand(n, D, generator=gen).double() + 0.05
+    room = torch.rand(n, D, generator=gen).double() + 0.05
     return torch.rand(n, generator=gen).double() * 0.8 * (gain * room).sum(1), gain, room
 
 

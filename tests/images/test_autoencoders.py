@@ -211,7 +211,8 @@ def test_the_loss_of_the_vae_by_hand() -> None:
     torch.testing.assert_close(divergence(m, v), wanted.sum())
     x = digits()[:6]
     net = drawn(VariationalAutoencoder, SIZE, 4)
-    mine, theirs = (torch.Generator().manual_seed(3) for _ in range(2))
+    mine = torch.Generator().manual_seed(3)
+    theirs = torch.Generator().manual_seed(3)
     loss = ConvVAE(latent=4, weight=2.0).loss(net, x, 0, mine)
     m, v = net.distribution(x)
     z = m + (v / 2).exp() * torch.randn(6, 4, generator=theirs)
@@ -509,7 +510,10 @@ def plainly(e: Prototype, net: ImageModel, x: Tensor, t: int) -> tuple[Tensor, i
                 at = step
             v = (new + (k + 1) / (k + 4) * (new - old)).clamp(0, 1)
             old = new
-        low, high = (low, min(high, c)) if hit else (max(low, c), high)
+        if hit:
+            high = min(high, c)
+        else:
+            low = max(low, c)
         c = (low + high) / 2 if high < math.inf else c * 10
     return (best, at, True) if price < math.inf else (old, step, False)
 

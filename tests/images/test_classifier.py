@@ -46,7 +46,8 @@ def test_a_seed_is_a_network_and_the_callers_world_stays(kind: type[ResNetClassi
     before = torch.get_rng_state()
     threads = torch.get_num_threads()
     numbers = np.random.get_state()[1]
-    copy, labels = x.clone(), y.copy()
+    copy = x.clone()
+    labels = y.copy()
     one = kind(**SMALL).fit(x, y, threads=1)
     two = kind(**SMALL).fit(x, y, threads=1)
     other = kind(**SMALL, seed=1).fit(x, y, threads=1)

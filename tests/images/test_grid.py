@@ -53,7 +53,8 @@ def test_a_grid_shows_image_counterfactual_and_difference_beside_each_other() ->
         picture.difference(cfs.x[0], cfs.x_cf[0]),
     )
     # both pairs are of one image
-    (before, again), (after,), (changed,) = (shown.places_of(tile) for tile in tiles)
+    places = [shown.places_of(tile) for tile in tiles]
+    (before, again), (after,), (changed,) = places
     assert before[0] == after[0] == changed[0] == again[0]
     assert before[1] < after[1] < changed[1] < again[1]
     assert shown.words == [

@@ -57,7 +57,8 @@ def data(model: str) -> tuple[Tensor, Tensor]:
 def asked(model: str) -> tuple[Tensor, list[int]]:
     """Images to ask about, and a class for each."""
     x, y = patches() if model == "colour" else digits()
-    rows, k = (slice(0, 3), 3) if model == "colour" else (slice(700, 705), 10)
+    rows = slice(0, 3) if model == "colour" else slice(700, 705)
+    k = 3 if model == "colour" else 10
     return x[rows], [int(c + 1) % k for c in y[rows]]
 
 

@@ -162,12 +162,8 @@ class ImageExplainer(Settings, ABC):
             # What is met from the start is never searched: it stays as it is.
             found = self._searched(problem, rows)
             scores = net.scores(found.x)
-        met = goal.met(scores)
-        codes = torch.where(
-            done,
-            int(Status.ALREADY_MET),
-            torch.where(met, int(Status.FOUND), int(Status.NOT_FOUND)),
-        )
+        searched = torch.where(goal.met(scores), int(Status.FOUND), int(Status.NOT_FOUND))
+        codes = torch.where(done, int(Status.ALREADY_MET), searched)
         run = self._run(net, target, seed, time.perf_counter() - budget.start)
         return ImageCounterfactuals(
             x,

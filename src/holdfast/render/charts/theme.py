@@ -142,19 +142,16 @@ def cost_probability(cfs: "Counterfactuals", *, width: int = WIDTH, height: int 
     """What answers cost against how sure the model is of them, or what it estimates for them, one
     dot per answer."""
     alt = optional("altair", "plot")
-    shown = np.flatnonzero(cfs.found)
-    shown = shown[evenly(len(shown), MOST_DOTS)]
+    # Thousands of dots hide each other, and what a regression model says is a number, not a share.
+    every = np.flatnonzero(cfs.found)
+    shown = every[evenly(len(every), MOST_DOTS)]
     values = cfs.goal.value(cfs.scores).numpy()[shown]
     name, in_words, levels = _outcome(cfs.goal, values)
-    dots = pd.DataFrame(
-        {"row": row_names(cfs.after.index[shown]), "sentence": sentences(cfs).to_numpy()[shown]}
-    )
-    dots = dots.assign(cost=cfs.cost("l1").to_numpy()[shown], **{name: values})
+    dots = _dots(cfs, shown).assign(**{name: values})
+    lines = zip(dots["row"], dots["sentence"], dots["cost"], in_words, strict=True)
     dots["words"] = [
         f"Row {row}: {sentence} Cost {cost:.2f}, {name} {value}."
-        for row, sentence, cost, value in zip(
-            dots["row"], dots["sentence"], dots["cost"], in_words, strict=True
-        )
+        for row, sentence, cost, value in lines
     ]
     x = alt.X(
         "cost:Q",
@@ -166,17 +163,13 @@ def cost_probability(cfs: "Counterfactuals", *, width: int = WIDTH, height: int 
         title = "The model's estimate"
         about = "the model's estimate"
         style = ",.6~g"
-        scale = alt.Scale(zero=False)
-        axis = alt.Axis(tickCount=6)
     else:
         title = "Probability of the wanted outcome"
         about = "the probability of the wanted outcome"
         style = ".1%"
-        # room below the lowest dot
-        lowest = float(np.min([1.0, *levels.values(), *values]))
-        scale = alt.Scale(domain=[max(0.0, np.floor(10 * lowest - 0.5) / 10), 1])
-        axis = alt.Axis(format="%", tickCount=6)
-    y = alt.Y(f"{name}:Q", title=title, scale=scale, axis=axis)
+    scale = _upward(alt, cfs.goal, [*levels.values(), *values])
+    form = {"format": "%"} if name == "probability" else {}
+    y = alt.Y(f"{name}:Q", title=title, scale=scale, axis=alt.Axis(tickCount=6, **form))
     tips = [alt.Tooltip("row:N"), alt.Tooltip("sentence:N"), alt.Tooltip("cost:Q", format=".2f")]
     tips.append(alt.Tooltip(f"{name}:Q", format=style))
     marks = alt.Chart(dots).mark_circle(size=46, opacity=0.6, color=BLUE)
@@ -184,10 +177,27 @@ def cost_probability(cfs: "Counterfactuals", *, width: int = WIDTH, height: int 
     rules, words = _decision_rules(alt, levels, scale)
     layers = [*rules, *layers, *words]
     about = f"Scatter plot: the cost of each answer against {about}."
-    return themed(
-        alt.layer(*layers).properties(
-            width=width, height=height, autosize=fitted("fit"), description=about
-        )
+    size = {"width": width, "height": height, "autosize": fitted("fit")}
+    return themed(alt.layer(*layers).properties(description=about, **size))
+
+
+def _upward(alt: Any, goal: BoundTarget, values: list[float]) -> Any:
+    """The vertical scale: of probabilities from a tenth below the lowest up to 1."""
+    if isinstance(goal, IntervalTarget):
+        return alt.Scale(zero=False)
+    lowest = float(np.min([1.0, *values]))
+    # room below the lowest dot
+    return alt.Scale(domain=[max(0.0, np.floor(10 * lowest - 0.5) / 10), 1])
+
+
+def _dots(cfs: "Counterfactuals", shown: NDArray[np.int64]) -> pd.DataFrame:
+    """Name, sentence and cost of these answers."""
+    return pd.DataFrame(
+        {
+            "row": row_names(cfs.after.index[shown]),
+            "sentence": sentences(cfs).to_numpy()[shown],
+            "cost": cfs.cost("l1").to_numpy()[shown],
+        }
     )
 
 
