@@ -9,10 +9,12 @@ is the bare PyTorch passes forward and back (gradient by the images alone) that 
 of the same size, measured before and after it.
 
     one by one    some of the pairs, each alone; scaled by iterations to the same work
-    VLK           all of its 2 x 1000 steps, on some of the pairs at once, beside DeDUCE on the same pairs at once
-    REVISE        the same, by Adam with the budget of the reproduction of hoeltgen2021. Plain descent with the paper's
-                  step of 1e-5 would take hours: its time is extrapolated from some steps to as many as the failures
-                  that the paper reports take alone, 26.8 % of 50,000 for each pair
+    VLK           all of its 2 x 1000 steps, on some of the pairs at once, beside DeDUCE on the same
+                  pairs at once
+    REVISE        the same, by Adam with the budget of the reproduction of hoeltgen2021. Plain
+                  descent with the paper's step of 1e-5 would take hours: its time is extrapolated
+                  from some steps to as many as the failures that the paper reports take alone,
+                  26.8 % of 50,000 for each pair
 """
 
 import sys

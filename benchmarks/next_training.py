@@ -1,9 +1,10 @@
 """Is a certificate true of the next model? Large tables as populations, and models of fresh rows as
 judges of judges.
 
-    HOLDFAST_DATA=... python -m benchmarks.next_training --minutes 60     the next missing cells, in order of importance
-    python -m benchmarks.next_training --list                            what is there, and what is missing
-    python -m benchmarks.next_training --table                           what the cells say
+    HOLDFAST_DATA=... python -m benchmarks.next_training --minutes 60    the next missing cells, in
+                                                                         order of importance
+    python -m benchmarks.next_training --list     what is there, and what is missing
+    python -m benchmarks.next_training --table    what the cells say
 
 A cell is one table of n rows drawn from a population: a model is trained on it, and `Recourse`
 makes plans for people whom the model refuses and who are not in the table. Then models are trained
@@ -14,11 +15,11 @@ of them than promised accept it. The same is done with certificates by bootstrap
 Certificates by models of fewer rows (`family="fresh"`) are counted in cells of their own, on the
 same tables and people.
 
-Settings were frozen twice. The first ones (allowances of 0 for networks, .25 for logistic regression
-and .5 for trees) were settled on the tables 0 to 9 and judged on the tables 100 to 105: at most .013
-of the certificates were false for logistic regression, .051 for networks, .114 for trees. So those of
-networks and trees were raised, to .15 and .75, and the tables from 300 on, which nobody had drawn
-before, are the ones that count.
+Settings were frozen twice. The first ones (allowances of 0 for networks, .25 for logistic
+regression and .5 for trees) were settled on the tables 0 to 9 and judged on the tables 100 to 105:
+at most .013 of the certificates were false for logistic regression, .051 for networks, .114 for
+trees. So those of networks and trees were raised, to .15 and .75, and the tables from 300 on, which
+nobody had drawn before, are the ones that count.
 """
 
 import argparse

@@ -1,7 +1,8 @@
 """Tree models: how fast their exact copies are, and how good and fast the search along their
 thresholds is.
 
-    HOLDFAST_DATA=... python -m benchmarks.trees [OUT.json] [--rows 60] [--only copies|search] [--scale 1.0]
+    HOLDFAST_DATA=... python -m benchmarks.trees [OUT.json] [--rows 60] [--only copies|search]
+        [--scale 1.0]
 
 Two parts, one process, one thread, CPU time.
 
@@ -329,7 +330,8 @@ def search(name: str, count: int, scale: float) -> dict[str, Any]:
         run(f"dice-ml {method}", lambda m=method: dice(task, some, m))
     run("NICE sparsity", lambda: nice(task, some))
 
-    figures = out["figures"] = figures_of(runs)
+    figures = figures_of(runs)
+    out["figures"] = figures
     model = task.model(task.data.schema)
     cfs = hf.TreeSearch().fit(model, task.X).explain(model, everyone, "yes")
     proved = cfs.status["reason"].str.startswith("proved").to_numpy()

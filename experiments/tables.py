@@ -50,7 +50,9 @@ def cell(measured: Value, reported: Value = None, digits: int = 2) -> str:
 
 
 def _text(value: Value, digits: int) -> str:
-    mean, sd = (*value, None, None)[:2] if isinstance(value, Sequence) else (value, None)
+    parts = [*value] if isinstance(value, Sequence) else [value]
+    mean = parts[0] if parts else None
+    sd = parts[1] if len(parts) > 1 else None
     if mean is None:
         return "-"
     return f"{mean:.{digits}f}" if sd is None else f"{mean:.{digits}f} ± {sd:.{digits}f}"

@@ -73,9 +73,9 @@ def test_some_answers_are_chosen_by_position(
     assert some.source.tolist() == chosen
     assert some.reasons == [cfs.reasons[i] for i in chosen]
     pd.testing.assert_series_equal(some.cost(), cfs.cost().iloc[chosen])
-    pd.testing.assert_series_equal(some.confidence, cfs.confidence.iloc[chosen])
+    pd.testing.assert_series_equal(some.probability, cfs.probability.iloc[chosen])
     assert some.sentences().tolist() == cfs.sentences().iloc[chosen].tolist()
-    pd.testing.assert_frame_equal(some.to_table(), cfs.to_table().iloc[chosen])
+    pd.testing.assert_frame_equal(some.table(), cfs.table().iloc[chosen])
 
 
 def test_iterating_gives_one_answer_after_the_other(cfs: hf.Counterfactuals) -> None:
@@ -136,8 +136,8 @@ def test_json_and_csv_have_what_to_table_gives(cfs: hf.Counterfactuals, tmp_path
     cfs.save(tmp_path / "answers.json")
     cfs.save(tmp_path / "answers.csv")
     records = json.loads((tmp_path / "answers.json").read_text(encoding="utf-8"))
-    assert records == json.loads(cfs.to_json())
-    table = cfs.to_table()
+    assert records == json.loads(cfs.to_json())["answers"]
+    table = cfs.table()
     assert [row["sentence"] for row in records] == table["sentence"].tolist()
     assert [row["id"] for row in records] == list(range(100, 112))
     assert {row["since"] for row in records} == {"2024-02-29T00:00:00"}

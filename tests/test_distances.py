@@ -13,6 +13,7 @@ from scipy.optimize import linprog, minimize
 from torch import Tensor
 
 import holdfast as hf
+from holdfast._core.cheapest_steps import least_squares_step, water_level
 from holdfast.distances import (
     DISTANCES,
     Distance,
@@ -20,13 +21,11 @@ from holdfast.distances import (
     l0,
     l1,
     l2,
-    least_squares_step,
     linf,
     mad,
     mse,
     penalty_of,
     squared_l2,
-    water_level,
     weighted,
 )
 from holdfast.errors import SettingError
@@ -207,7 +206,8 @@ def test_distances_without_a_ball_say_so() -> None:
 
 def problems(n: int = 25) -> tuple[Tensor, Tensor, Tensor]:
     gen = torch.Generator().manual_seed(3)
-    gain, room = (torch.rand(n, D, generator=gen).double() + 0.05 for _ in range(2))
+    gain = torch.rand(n, D, generator=gen).double() + 0.05
+    room = torch.rand(n, D, generator=gen).double() + 0.05
     return torch.rand(n, generator=gen).double() * 0.8 * (gain * room).sum(1), gain, room
 
 

@@ -426,10 +426,6 @@ def test_every_method_works_or_says_what_does(houses: hf.Model) -> None:
 def test_retraining_is_refused_in_words(houses: hf.Model) -> None:
     with pytest.raises(SettingError, match="networks are trained as classifiers"):
         hf.Recipe.of(linear([1.0, 2.0]))
-    with pytest.raises(
-        SettingError, match="'a' is a regression model; only classifiers can be compared"
-    ):
-        hf.compare({"a": houses, "b": houses}, HOUSES, y=PRICE)
     y = (PRICE > 250_000).astype(int)
     bank = hf.ModelBank.retrain(
         hf.Recipe(hidden=(4,), epochs=1), HOUSES, y, SCHEMA, families={"seed": 2}
@@ -473,8 +469,8 @@ def test_sentences_name_the_estimate(answers: hf.Counterfactuals, houses: hf.Mod
 
 
 def test_tables_reports_and_files(answers: hf.Counterfactuals, tmp_path: Path) -> None:
-    table = answers.to_table()
-    assert "confidence" not in table
+    table = answers.table()
+    assert "probability" not in table
     assert table["estimate"].between(300_000, 320_000).all()
     answers.save(tmp_path / "a.parquet")
     again = hf.Counterfactuals.load(tmp_path / "a.parquet")
@@ -483,13 +479,13 @@ def test_tables_reports_and_files(answers: hf.Counterfactuals, tmp_path: Path) -
     assert again.estimate.tolist() == answers.estimate.tolist()
     assert (again.goal.met(again.scores) == answers.goal.met(answers.scores)).all()
     with pytest.raises(SettingError, match="has no probabilities"):
-        _ = answers.confidence
+        _ = answers.probability
     html = answers._repr_html_()
     assert "estimate</th>" in html
-    assert "confidence" not in html
+    assert "probability" not in html
     values = hf.evaluate(answers, HOUSES, PRICE).table()
     assert 300_000 <= values.loc["estimate", "mean"] <= 320_000
-    assert "confidence" not in values.index
+    assert "probability" not in values.index
     assert values.loc["distance to data", "mean"] > 0
     assert len(answers.changes())
     page = answers.report(tmp_path / "r.html").read_text()

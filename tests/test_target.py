@@ -96,9 +96,9 @@ def test_probability_and_margin_are_reached(outputs: int) -> None:
     x = torch.randn(30, 4, generator=torch.Generator().manual_seed(0))
     likely = hf.MinCost().explain(m, x, hf.Target(1, probability=0.8))
     assert likely.found.sum() > 10
-    assert (likely.confidence[likely.found] > 0.8).all()
+    assert (likely.probability[likely.found] > 0.8).all()
     if outputs < 3:  # the smallest change stops right there
-        assert likely.confidence[likely.found].max() < 0.85
+        assert likely.probability[likely.found].max() < 0.85
     ahead = hf.MinCost().explain(m, x, hf.Target(1, margin=0.7))
     gap = ahead.goal.gap(ahead.scores).numpy()
     assert ahead.found.sum() > 5
@@ -137,7 +137,7 @@ def test_leaving_a_class_with_a_probability(k: int, probability: float) -> None:
         assert got.double().mean() > 0.4, type(method).__name__
         assert (1 - p[got, own[got]] > probability).all()
         assert torch.allclose(
-            torch.tensor(cfs.confidence.to_numpy()), 1 - p[torch.arange(40), own], atol=1e-6
+            torch.tensor(cfs.probability.to_numpy()), 1 - p[torch.arange(40), own], atol=1e-6
         )
         assert probability < 0.5 or (cfs.scores.argmax(1) != own)[got].all()
 

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from experiments.altmeyer2025 import grid, setup
+from experiments.altmeyer2025.compare import ATTACKS, ENERGIES
+from experiments.altmeyer2025.comparison import FREE, HELD, reduction
 from experiments.altmeyer2025.findings import checked
 from experiments.altmeyer2025.page import COLUMNS, page
 from experiments.altmeyer2025.pictures import pictures, stored
@@ -20,7 +22,6 @@ from experiments.altmeyer2025.reported import ACCURACY, EARLIER, LATER
 from experiments.cells import Arrays, Job
 from experiments.experiment import Experiment, Figures, Run
 from experiments.tables import known, plain
-from holdfast.evaluation.compare import ATTACKS, ENERGIES, FREE, HELD, reduction
 
 ROUNDS = 20  # for each seed
 STACKED = 3  # seeds that train together

@@ -12,6 +12,7 @@ import torch
 
 import holdfast as hf
 from experiments.altmeyer2025 import setup
+from experiments.altmeyer2025.compare import compare
 from experiments.cells import Arrays, Job
 
 SEEDS = 3
@@ -101,7 +102,7 @@ def graded(found: hf.CounterfactualTraining, task: setup.Task, seeds: int, seed:
     parts = list[Any]()
     for s in range(seeds):
         models = {name: found.member(name, s) for name in found.variants}
-        values = hf.compare(
+        values = compare(
             models,
             task.test_X,
             y=task.test_y,

@@ -2,11 +2,12 @@
 
 from typing import Any
 
+from experiments.altmeyer2025.compare import ATTACKS, ENERGIES
+from experiments.altmeyer2025.comparison import FREE, HELD
 from experiments.altmeyer2025.grid import ITERATIONS
 from experiments.altmeyer2025.setup import GUARDED, LABELS
 from experiments.experiment import Figures, Results
 from experiments.tables import cell, section, table, verdict
-from holdfast.evaluation.compare import ATTACKS, ENERGIES, FREE, HELD
 
 COLUMNS = {  # case, metric, and the network that is compared with the plain one
     "implausibility": (FREE, "implausibility", "full"),

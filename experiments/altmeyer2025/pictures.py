@@ -10,6 +10,8 @@ import pandas as pd
 import torch
 
 import holdfast as hf
+from experiments.altmeyer2025.charts import comparison_chart, decision_paths, image_grid
+from experiments.altmeyer2025.comparison import FREE, HELD, REDUCED
 from experiments.altmeyer2025.setup import (
     GUARDED,
     HIDDEN,
@@ -23,11 +25,9 @@ from experiments.altmeyer2025.setup import (
 )
 from experiments.experiment import Figures, Pictures, Results
 from holdfast._core.checks import optional
-from holdfast.evaluation.compare import FREE, HELD, REDUCED
 from holdfast.nn.architecture import mlp
-from holdfast.render.charts.compare import comparison_chart
 from holdfast.render.charts.theme import BLUE, ORANGE, WIDTH, themed
-from holdfast.render.charts.training import decision_paths, image_grid, training_curves
+from holdfast.render.charts.training import training_curves
 
 # rows that are asked about in the plane, and rows of the data beside them
 ARROWS = 12

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 import holdfast as hf
+from experiments.altmeyer2025.compare import ATTACKS, compare
+from experiments.altmeyer2025.comparison import FREE, HELD
 from experiments.cells import Arrays
 from experiments.data import Split, load_table
 from holdfast import datasets
-from holdfast.evaluation.compare import ATTACKS, FREE, HELD
 from holdfast.training.counterfactual.settings import Variants
 
 Array = np.ndarray[Any, Any]
@@ -257,7 +258,7 @@ def main_table(
     for s in range(seeds):
         models = {name: free.member(name, s) for name in VARIANTS}
         models[GUARDED] = _as_free(held.member(GUARDED, s), task)
-        study = hf.compare(
+        study = compare(
             models,
             task.test_X,
             y=task.test_y,

@@ -111,7 +111,8 @@ def prepare(name: str, seed: int) -> Task:
     names = [f"x{i}" for i in range(encoded.shape[1])]
     X = pd.DataFrame(((encoded[learn] - center) / scale).numpy(), columns=names)
     test_X = pd.DataFrame(((encoded[test] - center) / scale).numpy(), columns=names)
-    y, test_y = (loaded.y.iloc[rows].reset_index(drop=True) for rows in (learn, test))
+    y = loaded.y.iloc[learn].reset_index(drop=True)
+    test_y = loaded.y.iloc[test].reset_index(drop=True)
     box = float(X.to_numpy().min()), float(X.to_numpy().max())
     schema = hf.Schema(tuple(hf.Feature(name, seen=box) for name in names))
     return Task(X, y, test_X, test_y, schema, setting.low)

@@ -1,7 +1,8 @@
 """The curves of the paper: Figures 3 to 6 and 12.
 
 attack      validity under Virtual Data Shift against its steps T, its size E, and T with an l2 ball
-training    robust validity of RoCourseNet trained against attacks with T steps, of size E, with each schedule
+training    robust validity of RoCourseNet trained against attacks with T steps, of size E, with
+            each schedule
 trade-off   proximity against robust validity, varying l3, ROAR's lam, RBR's radii
 data size   robust validity against the share of the training rows
 """

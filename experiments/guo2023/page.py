@@ -12,11 +12,16 @@ from experiments.guo2023.setup import AUTHORS, KEPT, OURS, TITLES, UNATTACKED
 from experiments.tables import cell, section, table
 from holdfast.render.charts.shift import data_size, pareto, strength, validity_heatmap
 
-INTRO = """\
-Measured, and in brackets what the paper reports; mean ± standard deviation. First with the numbers that
-networks propose as they are, as in the paper; then kept inside the range of the data, which is what a
-person can hand in and what `recourse` returns. Methods that search keep inside it in both. The paper's
-RoCourseNet stands beside the paper's algorithm; RoCourseNet (ours) is another training (see notes)."""
+INTRO = (
+    "Measured, and in brackets what the paper reports; mean ± standard deviation. First "
+    "with the numbers that\n"
+    "networks propose as they are, as in the paper; then kept inside the range of the data, "
+    "which is what a\n"
+    "person can hand in and what `recourse` returns. Methods that search keep inside it in "
+    "both. The paper's\n"
+    "RoCourseNet stands beside the paper's algorithm; RoCourseNet (ours) is another "
+    "training (see notes)."
+)
 TABLES = {
     "robust validity": "Robust validity: answers that the networks of other subsets accept",
     "validity": "Validity: answers that the network they were made for accepts",

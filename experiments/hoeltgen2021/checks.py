@@ -6,7 +6,8 @@ an error.
     x' - b = j delta             for an integer j and b one of x, 0, 1, wherever x' differs from x
     L0 <= n q                    n: iterations, q: pixels per step
     sum ceil(|x' - x| / delta) <= n q
-    conf(x') >= gamma            if and only if there is an answer; nothing changes where conf(x) >= gamma already
+    conf(x') >= gamma            if and only if there is an answer; nothing changes where
+                                 conf(x) >= gamma already
 
 And of a sample of the pairs: conf one iteration earlier is below gamma; and the answer has the same
 bits when the pair is searched alone, in a batch of another size, without compaction, and without
@@ -49,7 +50,7 @@ def promises(
     conf = scores.double().softmax(1).gather(1, wanted).squeeze(1).numpy()
     steps = cell["iterations"] * method.pixels
     change = np.abs(after - before)
-    most = method.confidence or 0.5
+    most = method.min_probability or 0.5
     met = cell["codes"] != hf.Status.NOT_FOUND
     moved = (change > 0) & (cell["codes"] == hf.Status.ALREADY_MET)[:, None]
     largest = np.inf if method.limit is None else method.limit * method.delta

@@ -8,9 +8,11 @@ from typing import Any
 import holdfast as hf
 from experiments.experiment import Figures, Results
 from experiments.hoeltgen2021 import reported
+from experiments.hoeltgen2021.anogan import AnoGAN
 from experiments.hoeltgen2021.outcomes import LOOSE
 from experiments.hoeltgen2021.reported import METHODS, QUANTILES
 from experiments.hoeltgen2021.setup import ABLATION, GREEDY, tuned
+from experiments.hoeltgen2021.wgan import WGAN
 from experiments.tables import cell, section, table, verdict
 
 WHERE = {"same": "all on the spectral network", "mixed": "networks as in the paper"}
@@ -20,10 +22,10 @@ MADE: dict[str, tuple[str, type]] = {
     "plain": ("plain network", hf.images.PlainResNet),
     "autoencoder": ("autoencoder of VLK", hf.images.ConvAutoencoder),
     "vae": ("VAE of REVISE", hf.images.ConvVAE),
-    "gan": ("GAN of the AnoGAN scores", hf.images.WGAN),
+    "gan": ("GAN of the AnoGAN scores", WGAN),
     "vlk": ("VLK", hf.images.Prototype),
     "revise": ("REVISE", hf.images.REVISE),
-    "anogan": ("AnoGAN", hf.images.AnoGAN),
+    "anogan": ("AnoGAN", AnoGAN),
 }
 WAYS = {"conditioned": "pairs that all solve", "unconditioned": "pairs that each solves"}
 AGAINST = ["setting", "L0", "reported", "L1", "reported", "failure %", "reported"]

@@ -6,6 +6,7 @@ every other cell is handed the files it needs, so that cells can be made in proc
 
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,8 +19,10 @@ from torch import Tensor
 
 import holdfast as hf
 from experiments.cells import Arrays
+from experiments.hoeltgen2021.anogan import AnoGAN, anogan_score
 from experiments.hoeltgen2021.checks import again
 from experiments.hoeltgen2021.reported import METHODS, PAIRS_3, STEP_LIMITS, TABLE_5
+from experiments.hoeltgen2021.wgan import WGAN
 from holdfast import datasets as data
 from holdfast._core.checks import untyped
 from holdfast.images.model import as_images
@@ -192,7 +195,7 @@ def network(name: str, kind: str, options: Options, seed: int) -> Arrays:
         made = {
             "autoencoder": hf.images.ConvAutoencoder,
             "vae": hf.images.ConvVAE,
-            "gan": hf.images.WGAN,
+            "gan": WGAN,
         }[kind](**options, seed=seed)
         made.fit(task.train)
     with tempfile.TemporaryDirectory() as folder:
@@ -225,8 +228,8 @@ class Kit:
         return self._load("vae", hf.images.ConvVAE)
 
     @property
-    def gan(self) -> hf.images.WGAN:
-        return self._load("gan", hf.images.WGAN)
+    def gan(self) -> WGAN:
+        return self._load("gan", WGAN)
 
     def feature_density(self, model: hf.images.ImageModel) -> hf.FeatureDensity:
         tensors = {key: torch.as_tensor(self.density[key]) for key in DENSITY}
@@ -352,7 +355,7 @@ def search(kit: Kit, question: Question) -> Arrays:
         "target": found.goal.label.numpy(),
         "codes": found.status_codes,
         "iterations": found.iterations,
-        "confidence": found.confidence.to_numpy(),
+        "confidence": found.probability.to_numpy(),
         "passes": np.array(found.passes),
         "touched": np.array(not torch.equal(x, before)),
         "took": np.array((time.process_time() - start) / len(found)),  # CPU seconds of a pair
@@ -388,9 +391,8 @@ def greedy(question: Question) -> hf.images.GreedyPixels | None:
 
 def scored(kit: Kit, images: Array, seed: int) -> Arrays:
     """AnoGAN scores of images (n, c, h, w), and how far apart the descents of each ended."""
-    found = hf.images.anogan_score(
-        kit.gan, torch.as_tensor(images), hf.images.AnoGAN(**kit.setting.anogan, seed=seed)
-    )
+    how = AnoGAN(**kit.setting.anogan, seed=seed)
+    found = anogan_score(kit.gan, torch.as_tensor(images), how)
     return {"score": found.score.numpy(), "spread": found.spread.numpy()}
 
 
@@ -398,26 +400,41 @@ def sanity(kit: Kit, seed: int) -> Arrays:
     """How well each score tells strange images from digits: areas under the curve (scores,
     kinds)."""
     task = prepare(kit.name)
-    density = kit.feature_density(kit.model("spectral"))
-    how = hf.images.AnoGAN(**kit.setting.anogan, seed=seed)
-    models: list[tuple[Options, int]] = [
-        ({"gan": kit.gan, "anogan": how}, kit.setting.judged),
-        ({"vae": kit.vae}, kit.setting.compared),
-        ({"density": density}, kit.setting.compared),
-    ]
-    found = dict[str, list[float]]()
-    for options, count in models:
-        usual, *others = (
-            realism(evenly(x, count), **options) for x in (task.test, *task.strange.values())
-        )
-        name = str(usual.columns[0])
-        found[name] = [
-            hf.images.auroc(usual[name], other[name], LOWER_IS_BETTER[name]) for other in others
+    areas = dict[str, list[float]]()
+    for name, (score, count) in scores_of(kit, seed).items():
+        usual = score(evenly(task.test, count))
+        higher_means_strange = LOWER_IS_BETTER.get(name, True)  # as for AnoGAN
+        areas[name] = [
+            hf.images.auroc(usual, score(evenly(images, count)), higher_means_strange)
+            for images in task.strange.values()
         ]
     return {
-        "auroc": np.array(list(found.values())),
-        "scores": np.array(list(found)),
+        "auroc": np.array(list(areas.values())),
+        "scores": np.array(list(areas)),
         "kinds": np.array(list(task.strange)),
+    }
+
+
+def scores_of(kit: Kit, seed: int) -> dict[str, tuple[Callable[[Tensor], Any], int]]:
+    """By its name what scores images, and how many of each kind it is asked about."""
+    gan = kit.gan
+    vae = kit.vae
+    density = kit.feature_density(kit.model("spectral"))
+    how = AnoGAN(**kit.setting.anogan, seed=seed)
+
+    def anogan(images: Tensor) -> Tensor:
+        return anogan_score(gan, images, how).score
+
+    def reconstruction(images: Tensor) -> Any:
+        return realism(images, vae=vae)["reconstruction"]
+
+    def log_density(images: Tensor) -> Any:
+        return realism(images, density=density)["log_density"]
+
+    return {
+        "anogan": (anogan, kit.setting.judged),
+        "reconstruction": (reconstruction, kit.setting.compared),
+        "log_density": (log_density, kit.setting.compared),
     }
 
 

@@ -1,2 +1,1 @@
-"""Krishna et al. 2024, On the Trade-offs between Adversarial Robustness and Actionable
-Explanations."""
+"""Krishna et al. 2024, Trade-offs between Adversarial Robustness and Actionable Explanations."""

@@ -176,12 +176,9 @@ def _claim4(kind: str, curve: Curve, result: Figures) -> Verdict:
 
 
 def _claim5(kind: str, curve: Curve, result: Figures) -> Verdict:
-    name, lines = (
-        ("Theorem 4", result["linear bounds"])
-        if kind != "network"
-        else ("Theorem 5", result["ntk bounds"])
-    )
-    lines = [line for line in lines if line[f"{name} condition"] is not None]
+    name = "Theorem 5" if kind == "network" else "Theorem 4"
+    every = result["ntk bounds" if kind == "network" else "linear bounds"]
+    lines = [line for line in every if line[f"{name} condition"] is not None]
     if not lines:
         return None, "no row is refused by both models"
     met = min(line[f"{name} condition"] for line in lines)

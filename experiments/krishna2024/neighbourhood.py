@@ -1,6 +1,8 @@
 """What hardening does to the neighbourhood of a person: how much of it is granted what is wanted.
 
-    share(e) = Pr( the model of epsilon e grants x + r u ),   u uniform on the unit sphere, r uniform up to the radius
+    share(e) = Pr( the model of epsilon e grants x + r u )
+
+with u uniform on the unit sphere and r uniform up to the radius.
 
 The same points for every model. For the eye: rows of the data around one person, laid out in the
 plane by t-SNE.

@@ -93,8 +93,6 @@ from holdfast.evaluation.audit import Audit as Audit
 from holdfast.evaluation.audit import audit as audit
 from holdfast.evaluation.calibration import Calibration as Calibration
 from holdfast.evaluation.calibration import calibrate as calibrate
-from holdfast.evaluation.compare import Comparison as Comparison
-from holdfast.evaluation.compare import compare as compare
 from holdfast.evaluation.cross_validity import CrossValidity as CrossValidity
 from holdfast.evaluation.cross_validity import cross_validity as cross_validity
 from holdfast.evaluation.report import Report as Report

@@ -1,7 +1,7 @@
 """The answers: one row per question and answer, with its status, and enough to get them again."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 
 from holdfast._core.checks import untyped
+from holdfast._core.result import as_json, plain_value
+from holdfast._core.selection import RowSelection, positions
 from holdfast._core.version import version
 from holdfast.distances import Distance, distance_of, l1, weighted
 from holdfast.errors import FileError, SettingError
@@ -68,7 +70,7 @@ class Answers:
     def __len__(self) -> int:
         return len(self.status_codes)
 
-    def __getitem__(self, rows: "RowSelection") -> Self:
+    def __getitem__(self, rows: RowSelection) -> Self:
         """Some of the answers, by position: a number, a slice, numbers, or a mask (n,)."""
         chosen = positions(rows, len(self))
         facts = fields(cast(Any, self))
@@ -168,18 +170,18 @@ class Counterfactuals(Answers):
         return isinstance(self.goal, IntervalTarget)
 
     @property
-    def confidence(self) -> "pd.Series[float]":
+    def probability(self) -> "pd.Series[float]":
         """Probability of the wanted outcome that the model gives to each answer."""
         if self.is_regression:
             raise SettingError("a regression model has no probabilities; see .estimate")
-        return self._series(self.goal.confidence(self.scores))
+        return self._series(self.goal.value(self.scores))
 
     @property
     def estimate(self) -> "pd.Series[float]":
         """The number that the model estimates for each answer."""
         if not self.is_regression:
-            raise SettingError("a model with classes has no estimates; see .confidence")
-        return self._series(self.goal.confidence(self.scores))
+            raise SettingError("a model with classes has no estimates; see .probability")
+        return self._series(self.goal.value(self.scores))
 
     def to_frame(self) -> pd.DataFrame:
         """The answers as rows to hand in: same index, columns and dtypes as the input."""
@@ -259,14 +261,21 @@ class Counterfactuals(Answers):
 
         return write_report(self, Path(path))
 
+    def plot(self) -> Any:
+        """What answers cost against their probability, or estimate: a dot for each that was found;
+        needs the `plot` extra."""
+        from holdfast.render.charts.theme import cost_probability
+
+        return cost_probability(self)
+
     # ---- files
 
-    def to_table(self) -> pd.DataFrame:
-        """Answers with status, reason, confidence (or estimate) and a sentence per row: what CSV
+    def table(self) -> pd.DataFrame:
+        """Answers with status, reason, probability (or estimate) and a sentence per row: what CSV
         and JSON files get."""
         extra = {"status": self.status["status"], "reason": self.status["reason"]}
         extra |= (
-            {"estimate": self.estimate} if self.is_regression else {"confidence": self.confidence}
+            {"estimate": self.estimate} if self.is_regression else {"probability": self.probability}
         )
         extra |= {"sentence": self.sentences()}
         taken = set(self.after.columns)
@@ -276,21 +285,29 @@ class Counterfactuals(Answers):
         }
         return self.after.assign(**cast(Any, renamed))
 
-    def to_json(self) -> str:
-        """The rows of `to_table` as a JSON list of records; what is missing is null."""
+    def to_dict(self) -> dict[str, Any]:
+        """The run, and the rows of `table` as records, as plain values; what is missing is None."""
         from holdfast.datasets.tables import records
 
-        return json.dumps(records(self.to_table()), indent=1, ensure_ascii=False)
+        return {
+            "summary": self.summary(),
+            "run": asdict(self.run),
+            "answers": records(self.table()),
+        }
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """The same as JSON, written to a file where there is one to write to."""
+        return as_json(self.to_dict(), path)
 
     def save(self, path: str | Path) -> None:
         """Write the format of the extension: .parquet has everything, for `load`: answers,
-        questions, scores, status, schema and provenance; .json and .csv have what `to_table`
-        gives."""
+        questions, scores, status, schema and provenance; .json and .csv have the rows of `table`,
+        which `hf.datasets.read_table` reads."""
         from holdfast.datasets.tables import known_extension, write_table
 
         path = Path(path)
         if known_extension(path, "write") != ".parquet":
-            write_table(self.to_table(), path)
+            write_table(self.table(), path)
             return
         try:
             self._write_parquet(path)
@@ -319,7 +336,7 @@ class Counterfactuals(Answers):
             "dtype": str(self.x.dtype).removeprefix("torch."),
         }
         arrow: Any = untyped("pyarrow").Table.from_pandas(table)
-        text = json.dumps(content, default=_plain_value)
+        text = json.dumps(content, default=plain_value)
         arrow = arrow.replace_schema_metadata({**arrow.schema.metadata, b"holdfast": text.encode()})
         untyped("pyarrow.parquet").write_table(arrow, path)
 
@@ -333,32 +350,25 @@ class Counterfactuals(Answers):
         partial = Path(path).suffix.lower() in (".json", ".csv")
         if partial:
             raise FileError(f"{str(path)!r} has the answers and nothing else; {fix}")
-        try:
-            arrow: Any = untyped("pyarrow.parquet").read_table(path)
-            content = json.loads(arrow.schema.metadata[b"holdfast"])
-        except FileNotFoundError:
-            raise FileError(f"no file at {str(path)!r}") from None
-        except KeyError:
-            raise FileError(f"{str(path)!r} was not written by Counterfactuals.save") from None
-        except Exception as error:
-            raise FileError(f"cannot read {str(path)!r}: {error}") from None
-        table: pd.DataFrame = arrow.to_pandas()
+        return cls._from_parquet(*_read_parquet(Path(path)))
+
+    @classmethod
+    def _from_parquet(cls, table: pd.DataFrame, content: dict[str, Any]) -> "Counterfactuals":
         schema = Schema.from_dict(content["schema"])
-
-        def part(prefix: str) -> pd.DataFrame:
-            names = [c for c in table.columns if str(c).startswith(prefix)]
-            return table[names].rename(columns=lambda c: str(c).removeprefix(prefix))
-
-        after = part("after:")
-        before = part("before:")
+        after = _columns_with(table, "after:")
+        before = _columns_with(table, "before:")
+        # Rows are encoded again rather than stored: that is exact, and half the file.
         dtype: torch.dtype = getattr(torch, content["dtype"])
-        scores = torch.tensor(part("score:").to_numpy(np.float64), dtype=dtype)
+        scores = torch.tensor(_columns_with(table, "score:").to_numpy(np.float64), dtype=dtype)
         label = torch.tensor(table["holdfast:label"].to_numpy(np.int64))
         goal_type = IntervalTarget if "unit" in content["goal"] else BoundTarget
         goal = goal_type(label, k=scores.shape[1], **content["goal"])
         codes = table["holdfast:status"].to_numpy(np.int64)
         source = table["holdfast:source"].to_numpy(np.int64)
-        estimates = table.get(["holdfast:estimate_before"])
+        estimate_before = None
+        if "holdfast:estimate_before" in table:
+            numbers = table[["holdfast:estimate_before"]].to_numpy(np.float64)
+            estimate_before = torch.tensor(numbers, dtype=dtype)
         return cls(
             before,
             after,
@@ -372,10 +382,28 @@ class Counterfactuals(Answers):
             schema,
             tuple(content["classes"]),
             run_of(content["run"]),
-            None
-            if estimates is None
-            else torch.tensor(estimates.to_numpy(np.float64), dtype=dtype),
+            estimate_before,
         )
+
+
+def _read_parquet(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """The columns of a file that `save` wrote, and what else it says."""
+    try:
+        arrow: Any = untyped("pyarrow.parquet").read_table(path)
+        content = json.loads(arrow.schema.metadata[b"holdfast"])
+    except FileNotFoundError:
+        raise FileError(f"no file at {str(path)!r}") from None
+    except KeyError:
+        raise FileError(f"{str(path)!r} was not written by Counterfactuals.save") from None
+    except Exception as error:
+        raise FileError(f"cannot read {str(path)!r}: {error}") from None
+    return arrow.to_pandas(), content
+
+
+def _columns_with(table: pd.DataFrame, prefix: str) -> pd.DataFrame:
+    """The columns whose names begin so, by the rest of their names."""
+    names = [name for name in table.columns if str(name).startswith(prefix)]
+    return table[names].rename(columns=lambda name: str(name).removeprefix(prefix))
 
 
 def run_of(content: dict[str, Any]) -> Run:
@@ -388,15 +416,6 @@ def run_of(content: dict[str, Any]) -> Run:
     )
 
 
-def _plain_value(value: Any) -> Any:
-    return cast(Any, value).item() if isinstance(value, np.generic) else str(value)
-
-
-RowSelection = (
-    int | slice | Sequence[int] | Sequence[bool] | npt.NDArray[np.generic] | pd.Series | Tensor
-)
-
-
 def _some(values: Any, rows: npt.NDArray[np.int64]) -> Any:
     """Some rows of a table, a tensor, an array or a list; anything else is about all of them."""
     if isinstance(values, pd.DataFrame):
@@ -406,26 +425,3 @@ def _some(values: Any, rows: npt.NDArray[np.int64]) -> Any:
     return (
         cast(Any, values)[rows] if isinstance(values, Tensor | BoundTarget | np.ndarray) else values
     )
-
-
-def positions(rows: RowSelection, n: int, what: str = "answers") -> npt.NDArray[np.int64]:
-    """The numbers of the rows that are chosen of n; `what` names them in errors."""
-    if isinstance(rows, slice):
-        return np.arange(n)[rows].copy()  # torch knows no negative strides
-    chosen = np.atleast_1d(np.asarray(rows))
-    if chosen.dtype == bool and chosen.shape != (n,):
-        raise SettingError(
-            f"a mask has one value for each of the {n} {what}, got shape {chosen.shape}"
-        )
-    if chosen.ndim != 1 or (len(chosen) and chosen.dtype.kind not in "biu"):
-        raise SettingError(
-            f"{what} are chosen by position or by a mask, got {type(rows).__name__} {rows!r:.60}"
-        )
-    if chosen.dtype == bool:
-        return np.flatnonzero(chosen)
-    outside = chosen[(chosen < -n) | (chosen >= n)]
-    if len(outside):
-        raise IndexError(
-            f"there is no {what.removesuffix('s')} {outside[0]}: there are {n}, numbered from 0"
-        )
-    return chosen.astype(np.int64) % max(n, 1)

@@ -404,7 +404,7 @@ class BoundTarget:
         own = torch.nn.functional.one_hot(self.label, self.k) > 0
         return scores.masked_fill(own, -torch.inf).argmax(1)
 
-    def confidence(self, scores: Tensor) -> Tensor:
+    def value(self, scores: Tensor) -> Tensor:
         """(n,) probability of the wanted outcome; of a regression model the estimate itself."""
         by_class = probabilities(scores, self.offset, defers_to_predict=self.defers_to_predict)
         p = by_class.gather(1, self.label[:, None]).squeeze(1)
@@ -412,7 +412,7 @@ class BoundTarget:
 
     def describe(self, scores: Tensor) -> list[str]:
         """What the model says of each row, in words: 'probability 0.43', 'the estimate 212,000'."""
-        return [f"probability {p:.2f}" for p in self.confidence(scores).numpy().tolist()]
+        return [f"probability {p:.2f}" for p in self.value(scores).numpy().tolist()]
 
 
 @dataclass(frozen=True)
@@ -435,13 +435,12 @@ class IntervalTarget(BoundTarget):
         v = scores.double().squeeze(1)
         return torch.minimum(v - self.low, self.high - v) >= (self.margin + slack) * self.unit
 
-    def confidence(self, scores: Tensor) -> Tensor:
+    def value(self, scores: Tensor) -> Tensor:
         return scores.squeeze(1).double()
 
     def describe(self, scores: Tensor) -> list[str]:
         return [
-            f"the estimate {number}"
-            for number in self.numbers(self.confidence(scores).numpy().tolist())
+            f"the estimate {number}" for number in self.numbers(self.value(scores).numpy().tolist())
         ]
 
     def numbers(self, estimates: Sequence[float]) -> list[str]:

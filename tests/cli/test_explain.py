@@ -120,7 +120,7 @@ def test_every_format_in_and_out_gives_the_answers_of_the_library(
 def test_piped_output_is_the_same_table_as_json(files: Files, answers: hf.Counterfactuals) -> None:
     ran = files.explain()
     assert ran.code == 0
-    assert json.loads(ran.out) == records(answers.to_table())
+    assert json.loads(ran.out) == records(answers.table())
 
 
 def test_a_pipe_in_another_encoding_still_gets_json(files: Files) -> None:
@@ -284,7 +284,7 @@ def test_the_call_reaches_the_library(files: Files, tmp_path: Path) -> None:
     cfs = hf.Counterfactuals.load(tmp_path / "out.parquet")
     assert cfs.run.settings == "Descent(norm='mse', lr=0.5, steps=50, decay=True, restarts=2)"
     assert (cfs.run.seed, cfs.run.target) == (5, "yes with probability 0.7")
-    assert cfs.confidence[cfs.found].min() > 0.7
+    assert cfs.probability[cfs.found].min() > 0.7
 
 
 @pytest.mark.filterwarnings("default")

@@ -344,7 +344,7 @@ def test_answers_are_those_of_the_library_in_every_format(
     assert ran.err.startswith(f"{2 * N} pairs of {N} images and a class: ")
     again = ImageCounterfactuals.load(out)
     assert torch.equal(again.x_cf, answers.x_cf)
-    pd.testing.assert_frame_equal(again.to_table(), answers.to_table())
+    pd.testing.assert_frame_equal(again.table(), answers.table())
     assert (again.run.settings, again.run.model) == (answers.run.settings, answers.run.model)
     assert (tmp_path / "a.png").read_bytes() == answers.grid().png()
     assert "Counterfactual images" in (tmp_path / "a.html").read_text(encoding="utf-8")
@@ -352,7 +352,7 @@ def test_answers_are_those_of_the_library_in_every_format(
         assert explain("--out", tmp_path / name).code == 0
         table = read_table(tmp_path / name)
         assert table["target"].tolist() == answers.target.tolist()
-        assert table["confidence"].tolist() == answers.confidence.tolist()
+        assert table["probability"].tolist() == answers.probability.tolist()
     assert explain("--out", tmp_path / "a.npz").code == 0
     with np.load(tmp_path / "a.npz") as arrays:
         assert np.array_equal(arrays["counterfactuals"], answers.x_cf.numpy())
@@ -362,13 +362,13 @@ def test_a_pipe_gets_json_and_nothing_else(answers: ImageCounterfactuals) -> Non
     ran = explain("--quiet")
     assert (ran.code, ran.err) == (0, "")
     lines = json.loads(ran.out)
-    assert lines == json.loads(json.dumps(hf.datasets.records(answers.to_table())))
+    assert lines == json.loads(json.dumps(hf.datasets.records(answers.table())))
     assert lines[0].keys() == {
         "row",
         "label",
         "target",
         "status",
-        "confidence",
+        "probability",
         "pixels",
         "l1",
         "iterations",
@@ -440,7 +440,7 @@ def test_options_reach_the_library(tmp_path: Path) -> None:
     cfs = ImageCounterfactuals.load(tmp_path / "a.parquet")
     assert cfs.run.settings == "DeDUCE(momentum_applies_to='choice', mu=2.0)"
     assert (cfs.run.seed, cfs.run.target, len(cfs)) == (5, "all with probability 0.7", 4)
-    assert (cfs.confidence[cfs.found] > 0.7).all()
+    assert (cfs.probability[cfs.found] > 0.7).all()
 
 
 def test_strict_tells_of_pairs_without_an_answer(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import holdfast as hf
-from holdfast.errors import ModelError, SchemaError, SettingError
+from holdfast.errors import FileError, ModelError, SchemaError, SettingError
 from holdfast.evaluation.cross_validity import (
     CrossValidity,
     Spread,
@@ -89,11 +90,11 @@ def test_unit_case() -> None:
     assert some.neighbours() == Spread(0.5, 0.0)
     assert some.neighbours(-1) == Spread(0.75, 0.0)
     assert some.decrease().tolist() == [[0.0, 0.5], [0.25, 0.0]]
-    frame = some.to_frame()
+    frame = some.table()
     assert frame.loc["two", "one"] == 0.75
     assert (frame.index.name, frame.columns.name) == ("answers of", "models of")
-    assert list(some.summary().index) == ["validity", "robust validity", "proximity"]
-    assert "2 subsets: answers for 8 rows, 2 models" in repr(some)
+    assert list(some.measures().index) == ["validity", "robust validity", "proximity"]
+    assert "2 subsets, answers for 8 rows, 2 models" in repr(some)
     assert "<table" in some._repr_html_()
 
 
@@ -115,7 +116,7 @@ def test_names_that_are_numbers_match_their_texts() -> None:
     assert isinstance(some, hf.CrossValidity)
 
 
-def test_rows_without_an_answer_count_and_rows_without_need_do_not() -> None:
+def test_rows_without_an_answer_count_and_rows_without_need_do_not(tmp_path: Path) -> None:
     answers, bank = unit_case()
     codes = np.array([Status.FOUND, Status.ALREADY_MET, Status.NOT_FOUND, Status.NOT_FOUND])
     answers["one"] = replace(answers["one"], status_codes=codes)
@@ -132,7 +133,8 @@ def test_rows_without_an_answer_count_and_rows_without_need_do_not() -> None:
     assert math.isnan(lost.cost[0])
     content = json.loads(lost.to_json(), parse_constant=pytest.fail)
     assert content["cost"] == [None, 1.0]
-    assert math.isnan(CrossValidity.from_json(lost.to_json()).cost[0])
+    lost.save(tmp_path / "lost.json")
+    assert math.isnan(CrossValidity.load(tmp_path / "lost.json").cost[0])
     idle = {**answers, "one": replace(answers["one"], status_codes=np.full(4, Status.ALREADY_MET))}
     with pytest.raises(SettingError, match="no row of 'one' needed an answer"):
         cross_validity(idle, bank)
@@ -181,33 +183,40 @@ def test_spreads_by_hand() -> None:
     assert some.neighbours() == (pytest.approx(0.25), pytest.approx(0.15))
     assert some.neighbours(2) == (pytest.approx(0.2), 0.0)
     assert np.allclose(some.decrease(), [[0, 0.8, 0.7], [0.5, 0, 0.4], [0.5, 0.4, 0]])
-    assert some.summary().loc["robust validity", "sd"] == some.robust_validity.sd
+    assert some.measures().loc["robust validity", "sd"] == some.robust_validity.sd
     for width in (0, 3, -3):
         with pytest.raises(SettingError, match="between 1 and 2"):
             some.neighbours(width)
 
 
-def test_json_round_trip() -> None:
+def test_json_round_trip(tmp_path: Path) -> None:
     some = crossing([[1 / 3, 0.1], [0.7, 2 / 3]], [math.pi, 0.1])
-    again = CrossValidity.from_json(some.to_json())
+    file = tmp_path / "crossed.json"
+    some.save(file)
+    again = CrossValidity.load(file)
     assert np.array_equal(again.matrix, some.matrix)
     assert np.array_equal(again.cost, some.cost)
     assert (again.names, again.rows, again.models) == (some.names, some.rows, some.models)
     assert again.to_json() == some.to_json()
     assert (
-        json.loads(some.to_json())["summary"]["robust validity"] == some.robust_validity._asdict()
+        json.loads(some.to_json())["measures"]["robust validity"] == some.robust_validity._asdict()
     )
     for wrong in ("", "[]", "{}", some.to_json().replace('"s1"', '"s1", "s2"')):
-        with pytest.raises(SettingError, match="no cross-validity"):
-            CrossValidity.from_json(wrong)
+        file.write_text(wrong)
+        with pytest.raises(FileError, match="is not a cross-validity"):
+            CrossValidity.load(file)
+    with pytest.raises(FileError, match="no file at"):
+        CrossValidity.load(tmp_path / "nothing.json")
+    with pytest.raises(FileError, match=r"must be one of '.json', '.csv'"):
+        some.save(tmp_path / "crossed.parquet")
 
 
 def test_one_subset_has_no_robust_validity() -> None:
     some = crossing([[0.9]], [1.0])
     with pytest.raises(SettingError, match="only 's0'"):
         _ = some.robust_validity
-    assert list(some.summary().index) == ["validity", "proximity"]
-    assert json.loads(some.to_json(), parse_constant=pytest.fail)["summary"]["proximity"] == {
+    assert list(some.measures().index) == ["validity", "proximity"]
+    assert json.loads(some.to_json(), parse_constant=pytest.fail)["measures"]["proximity"] == {
         "mean": 1.0,
         "sd": None,
     }

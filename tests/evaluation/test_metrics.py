@@ -11,10 +11,10 @@ from torch import nn
 import holdfast as hf
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.evaluation.metrics import (
-    confidence,
     cost,
     distance_to_data,
     outlier_factor,
+    probability,
     sparsity,
     validity,
 )
@@ -43,11 +43,11 @@ def test_costs_by_hand() -> None:
         cfs.cost("l1", units="miles")
 
 
-def test_validity_sparsity_confidence_by_hand() -> None:
+def test_validity_sparsity_probability_by_hand() -> None:
     cfs = four_answers()
     assert values(validity(cfs)) == [1, 1, 0, None]
     assert values(sparsity(cfs)) == [round(1 / 3, 6), round(2 / 3, 6), None, None]
-    assert values(confidence(cfs)) == [
+    assert values(probability(cfs)) == [
         round(1 / (1 + np.exp(-2)), 6),
         round(1 / (1 + np.exp(-1)), 6),
         None,
@@ -106,11 +106,11 @@ def test_the_module_shows_metrics_and_nothing_else() -> None:
             assert callable(getattr(module, name))
             assert getattr(module, name).__doc__
     assert dir(hf.metrics) == [
-        "confidence",
         "cost",
         "distance_to_data",
         "estimate",
         "outlier_factor",
+        "probability",
         "sparsity",
         "validity",
     ]

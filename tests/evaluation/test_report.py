@@ -21,7 +21,7 @@ def test_report_means_intervals_and_forms() -> None:
     assert table.loc["cost l1", "rows"] == 2
     assert table.loc["cost l1", "low"] == 3
     assert table.loc["cost l1", "high"] == 4
-    assert report.to_frame().shape == (4, 9)
+    assert report.values.shape == (4, 9)
     assert "| cost l1 | 3.5 | 3 to 4 | 2 |" in report.to_markdown()
     assert "<table" in report.to_html()
     content = json.loads(report.to_json())

@@ -3,6 +3,7 @@ recommendation, the command."""
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,8 @@ import pytest
 import torch
 
 import holdfast as hf
-from holdfast.evaluation.tradeoff import Tradeoff, invalidated
+from holdfast.evaluation.hardened_answers import invalidated
+from holdfast.evaluation.tradeoff import Tradeoff
 from holdfast.nn.stack import Stack
 from holdfast.render.charts.tradeoff import bounds_chart
 from holdfast.target import Status
@@ -116,7 +118,7 @@ def test_survival_is_judged_by_the_other_seeds(study: Tradeoff) -> None:
             shares += (said.to_numpy() == wanted)[cfs.found].tolist()
         assert study.survives(name)[i] == pytest.approx(np.mean(shares))
     alone = replace(study.hardened, bank=study.hardened.only(range(1)))
-    assert np.isnan(replace(study, hardened=alone).survives(name)).all()
+    assert np.isnan(replace(study.made, hardened=alone).survives(name)).all()
 
 
 def test_crossing_has_the_validity_of_the_first_seed_on_its_diagonal(study: Tradeoff) -> None:
@@ -149,7 +151,7 @@ def test_corrected_bounds_hold_and_differences_are_closed_forms(
     assert line["bound"] == pytest.approx(steps[1] + steps[0], rel=1e-4)
     assert line["paper"] == pytest.approx(1 / lengths[0] + 1 / lengths[1], rel=1e-4)
     assert bounds_chart(bounds.assign(case=bounds["epsilon"])).to_dict()["height"] == 300
-    none = replace(study, methods={"NearestNeighbor": study.methods["NearestNeighbor"]})
+    none = replace(study.made, methods={"NearestNeighbor": study.made.methods["NearestNeighbor"]})
     with pytest.raises(hf.HoldfastError, match="no method of this study has a bound"):
         none.bounds()
 
@@ -184,6 +186,34 @@ def test_the_recommendation_follows_its_limits(study: Tradeoff) -> None:
     assert content["recommended"] == study.recommended()
     assert len(content["table"]) == len(study.table())
     assert content["accuracy measured on"] == "test"
+
+
+def test_a_file_keeps_the_figures_and_no_models(study: Tradeoff, tmp_path: Path) -> None:
+    study.save(tmp_path / "study.parquet")
+    again = Tradeoff.load(tmp_path / "study.parquet")
+    pd.testing.assert_frame_equal(again.rows(), study.rows())
+    assert again.survives("Descent 2").tolist() == study.survives("Descent 2").tolist()
+    assert repr(again) == repr(study)
+    for ask in (again.bounds, lambda: again.under_noise("Descent"), lambda: again.answers):
+        with pytest.raises(hf.HoldfastError, match="keeps figures and no models"):
+            ask()
+    with pytest.raises(hf.HoldfastError, match="no method 'SCFE' in this study"):
+        again.survives("SCFE")
+    study.save(tmp_path / "study.csv")
+    assert len(pd.read_csv(tmp_path / "study.csv")) == len(study.table())
+    with pytest.raises(hf.HoldfastError, match=r"must be one of '\.parquet', '\.json', '\.csv'"):
+        study.save(tmp_path / "study.txt")
+    hf.evaluate(study.answers["Descent"][0][0]).save(tmp_path / "report.parquet")
+    with pytest.raises(hf.HoldfastError, match="holds a Report, not a Tradeoff"):
+        Tradeoff.load(tmp_path / "report.parquet")
+    with pytest.raises(hf.HoldfastError, match="no file at"):
+        Tradeoff.load(tmp_path / "nothing.parquet")
+    study.rows().to_parquet(tmp_path / "plain.parquet")
+    with pytest.raises(hf.HoldfastError, match=r"was not written by Tradeoff\.save"):
+        Tradeoff.load(tmp_path / "plain.parquet")
+    study.save(tmp_path / "study.json")
+    with pytest.raises(hf.HoldfastError, match=r"Tradeoff\.save writes a \.parquet file"):
+        Tradeoff.load(tmp_path / "study.json")
 
 
 def test_pictures(study: Tradeoff) -> None:

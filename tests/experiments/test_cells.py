@@ -102,9 +102,8 @@ def test_other_settings_are_other_cells_and_half_a_file_is_none(tmp_path: Path) 
     with pytest.raises(KeyboardInterrupt):
         Cells(tmp_path, {}).arrays("x", fail)
     assert not list(tmp_path.iterdir())
-    one, two = (
-        Cells(tmp_path, {"rows": n}).arrays("x", lambda n=n: {"n": np.array(n)}) for n in (1, 2)
-    )
+    one = Cells(tmp_path, {"rows": 1}).arrays("x", lambda: {"n": np.array(1)})
+    two = Cells(tmp_path, {"rows": 2}).arrays("x", lambda: {"n": np.array(2)})
     assert (int(one["n"]), int(two["n"])) == (1, 2)
     assert len(list(tmp_path.glob("*.npz"))) == 2
 
@@ -140,7 +139,8 @@ def test_seconds_are_those_of_the_cells_that_were_asked_for(tmp_path: Path) -> N
 
 def test_what_a_cell_is_about_makes_it_another(tmp_path: Path) -> None:
     cells = Cells(tmp_path, {"a": 1})
-    one, two = (cells.arrays("x", lambda n=n: {"n": np.array(n)}, {"steps": n}) for n in (1, 2))
+    one = cells.arrays("x", lambda: {"n": np.array(1)}, {"steps": 1})
+    two = cells.arrays("x", lambda: {"n": np.array(2)}, {"steps": 2})
     assert (int(one["n"]), int(two["n"])) == (1, 2)
     again = cells.arrays("x", lambda: pytest.fail("the cell is there"), {"steps": 1})
     assert int(again["n"]) == 1

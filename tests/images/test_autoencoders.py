@@ -35,7 +35,7 @@ from holdfast.images.classifier import SpectralResNet
 from holdfast.images.explainer import ImageSearchProblem
 from holdfast.images.model import ImageModel
 from holdfast.images.prototype import Hinge, Prototype, prototypes, pull_of, shrunk
-from holdfast.images.revise import REVISE, Look, Slots, correction
+from holdfast.images.revise import REVISE, LatentSlots, Look, correction
 from holdfast.problem import TimeBudget
 from holdfast.target import BoundTarget
 from support.tables import seeded
@@ -211,7 +211,8 @@ def test_the_loss_of_the_vae_by_hand() -> None:
     torch.testing.assert_close(divergence(m, v), wanted.sum())
     x = digits()[:6]
     net = drawn(VariationalAutoencoder, SIZE, 4)
-    mine, theirs = (torch.Generator().manual_seed(3) for _ in range(2))
+    mine = torch.Generator().manual_seed(3)
+    theirs = torch.Generator().manual_seed(3)
     loss = ConvVAE(latent=4, weight=2.0).loss(net, x, 0, mine)
     m, v = net.distribution(x)
     z = m + (v / 2).exp() * torch.randn(6, 4, generator=theirs)
@@ -509,7 +510,10 @@ def plainly(e: Prototype, net: ImageModel, x: Tensor, t: int) -> tuple[Tensor, i
                 at = step
             v = (new + (k + 1) / (k + 4) * (new - old)).clamp(0, 1)
             old = new
-        low, high = (low, min(high, c)) if hit else (max(low, c), high)
+        if hit:
+            high = min(high, c)
+        else:
+            low = max(low, c)
         c = (low + high) / 2 if high < math.inf else c * 10
     return (best, at, True) if price < math.inf else (old, step, False)
 
@@ -689,7 +693,7 @@ def test_the_gradient_of_revise_is_that_of_finite_differences() -> None:
         return ce + lam * (y - x.double()).abs().flatten(1).sum(1)
 
     with net.eval_mode():
-        slots = Slots.of(problem_of(net, x, wanted, free=free), torch.arange(4), coded)
+        slots = LatentSlots.of(problem_of(net, x, wanted, free=free), torch.arange(4), coded)
         look = Look(slots, coded, net, lam, True)
         g = look.gradient()
         z = slots.z.double()
@@ -733,7 +737,7 @@ def test_revise_is_descent_until_the_class_is_met(optimizer: Any) -> None:
                 how.step()
         assert cfs.iterations[i] == k
         torch.testing.assert_close(cfs.x_cf[i : i + 1], y.detach(), atol=1e-3, rtol=0)
-        assert cfs.found[i] == (cfs.confidence[i] > 0.5)
+        assert cfs.found[i] == (cfs.probability[i] > 0.5)
 
 
 def test_corrections_of_adam() -> None:
@@ -808,4 +812,4 @@ def test_a_step_that_overflows_ends_the_pair() -> None:
     cfs = e.explain(net, x, "all")
     assert cfs.x_cf.isfinite().all()
     assert (cfs.iterations <= 50).all()
-    assert not cfs.found.any() or cfs.confidence[cfs.found].gt(0.5).all()
+    assert not cfs.found.any() or cfs.probability[cfs.found].gt(0.5).all()

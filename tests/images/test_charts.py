@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from holdfast.images.charts import confidence_chart, pixels_chart
+from holdfast.images.charts import pixels_chart, probability_chart
 
 
 def test_histograms_count_the_answers() -> None:
@@ -22,9 +22,9 @@ def test_histograms_count_the_answers() -> None:
     many = counts(pixels_chart(np.arange(1.0, 101.0)))
     assert len(many) <= 24
     assert many["answers"].sum() == 100
-    sure = counts(confidence_chart(np.array([0.5, 0.52, 0.53, 0.99, 1.0])))
+    sure = counts(probability_chart(np.array([0.5, 0.52, 0.53, 0.99, 1.0])))
     assert sure["answers"].sum() == 5
     assert sure["left"][0] == 0.5
     assert sure["right"].iat[-1] == 1.0
     assert sure["answers"].tolist()[:2] == [2, 1]
-    assert counts(confidence_chart(np.array([1.0])))["answers"].sum() == 1
+    assert counts(probability_chart(np.array([1.0])))["answers"].sum() == 1

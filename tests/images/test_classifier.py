@@ -16,7 +16,7 @@ from holdfast._core.progress import Progress
 from holdfast.images.classifier import PlainResNet, ResNetClassifier, SpectralResNet
 from holdfast.images.loop import Schedule, batched, fit_images
 from holdfast.images.model import ImageModel, as_images
-from holdfast.images.resnet import Block, ResNet, Shape, folded, trainable
+from holdfast.images.resnet import ResidualBlock, ResNet, Shape, folded, trainable
 from holdfast.images.spectral.norm import operator_norm
 
 NAMES = np.array(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])
@@ -46,7 +46,8 @@ def test_a_seed_is_a_network_and_the_callers_world_stays(kind: type[ResNetClassi
     before = torch.get_rng_state()
     threads = torch.get_num_threads()
     numbers = np.random.get_state()[1]
-    copy, labels = x.clone(), y.copy()
+    copy = x.clone()
+    labels = y.copy()
     one = kind(**SMALL).fit(x, y, threads=1)
     two = kind(**SMALL).fit(x, y, threads=1)
     other = kind(**SMALL, seed=1).fit(x, y, threads=1)
@@ -103,7 +104,7 @@ def test_folded_equals_the_trained_network(
     assert {type(m).__name__ for m in plain.modules()} <= {
         "ResNet",
         "ModuleList",
-        "Block",
+        "ResidualBlock",
         "Conv2d",
         "Linear",
     }
@@ -113,7 +114,7 @@ def test_shortcuts_of_uneven_images() -> None:
     """Sides that are even are averaged in pairs; of odd ones every second pixel stays."""
     net = ResNet(Shape(1, (4, 3), 2, width=1, stages=2, depth=1))
     block = net.blocks[1]
-    assert isinstance(block, Block)
+    assert isinstance(block, ResidualBlock)
     x = torch.arange(12.0).view(1, 1, 4, 3)
     out = block.shortcut(x)
     assert out.shape == (1, 2, 2, 2)

@@ -146,7 +146,9 @@ def test_the_first_pixel_is_the_one_with_the_largest_slope() -> None:
     # no step is cut off
     x = 0.3 + 0.4 * torch.rand(8, 1, 1, D, generator=torch.Generator().manual_seed(2))
     for lam in (None, 3.0):
-        cfs = given(gaussians, model, lam=lam, max_iter=1, confidence=0.9999).explain(model, x, 1)
+        cfs = given(gaussians, model, lam=lam, max_iter=1, min_probability=0.9999).explain(
+            model, x, 1
+        )
         assert cfs.iterations.tolist() == [1] * 8
         for i in range(8):
             ce, by_ce, ld, by_ld = terms(x[i].flatten(), 1, mean, spread)
@@ -166,7 +168,7 @@ def test_no_step_goes_away_from_the_wanted_class() -> None:
     before = model.scores(x)
     old = x
     for k in range(1, 25):
-        cfs = given(nothing(2, 9), model, confidence=0.9999, max_iter=k, momentum=0.0).explain(
+        cfs = given(nothing(2, 9), model, min_probability=0.9999, max_iter=k, momentum=0.0).explain(
             model, x, 0
         )
         now = model.scores(cfs.x_cf)
@@ -201,7 +203,7 @@ def test_the_density_alone_leads_to_the_mean() -> None:
     )
     model = linear(torch.zeros(2, d))
     x = torch.full((1, 1, 1, d), 0.5)
-    cfs = given(gaussians, model, lam=0.0, max_iter=8, confidence=0.9, momentum=0.0).explain(
+    cfs = given(gaussians, model, lam=0.0, max_iter=8, min_probability=0.9, momentum=0.0).explain(
         model, x, 1
     )
     assert cfs.x_cf.flatten().tolist() == pytest.approx([0.9, 0.1, 0.9, 0.1])
@@ -230,7 +232,7 @@ def test_a_search_across_the_zero(momentum: float) -> None:
     model = linear(torch.tensor([[1.0, 1, 1, 1], [-1, -1, -1, -1]]))
     x = torch.full((1, 1, 1, d), 0.5)
     assert float(gaussians.of_class(x.flatten(1), torch.tensor([1]))[0]) == 0
-    e = given(gaussians, model, momentum=momentum, confidence=0.4999)
+    e = given(gaussians, model, momentum=momentum, min_probability=0.4999)
     g = slopes_of(e, model, x, [1])
     assert bool(g.isfinite().all())
     assert float(g.min()) > 1e11  # the density term dominates; that is how (5) is

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 import holdfast as hf
 from holdfast._core.progress import Progress
 from holdfast.images.ensemble import (
-    Ensemble,
+    ImageEnsemble,
     Several,
     Stacked,
-    Trainable,
+    TrainableNetworks,
     architecture,
     fit_members,
     pooled,
@@ -45,17 +45,17 @@ def digits() -> tuple[Tensor, np.ndarray]:
 
 
 @cache
-def fitted() -> Ensemble:
+def fitted() -> ImageEnsemble:
     x, y = digits()
-    return Ensemble(members=4, hidden=(24, 24), epochs=15, batch_size=32, lr=5e-3, attack=0.05).fit(
-        x[:600], y[:600], held_out=(x[600:800], y[600:800]), threads=1
-    )
+    return ImageEnsemble(
+        members=4, hidden=(24, 24), epochs=15, batch_size=32, lr=5e-3, attack=0.05
+    ).fit(x[:600], y[:600], held_out=(x[600:800], y[600:800]), threads=1)
 
 
-def networks(seeds: tuple[int, ...] = SEEDS) -> Trainable:
+def networks(seeds: tuple[int, ...] = SEEDS) -> TrainableNetworks:
     """In double precision: units that fire for a whole batch have biases without slope, and Adam
     magnifies noise."""
-    nets = Trainable(SIZES, seeds)
+    nets = TrainableNetworks(SIZES, seeds)
     names = [name for name, value in nets.state.items() if value.requires_grad]
     nets.state = {
         k: v.detach().double() if v.is_floating_point() else v for k, v in nets.state.items()
@@ -64,7 +64,7 @@ def networks(seeds: tuple[int, ...] = SEEDS) -> Trainable:
     return nets
 
 
-def member(nets: Trainable, i: int) -> nn.Sequential:
+def member(nets: TrainableNetworks, i: int) -> nn.Sequential:
     """One member as torch itself has it."""
     with torch.random.fork_rng():
         net = architecture(SIZES).double()
@@ -162,7 +162,7 @@ def test_members_do_not_know_of_each_other() -> None:
 
 
 def test_first_weights_are_those_of_torch() -> None:
-    nets = Trainable(SIZES, SEEDS)
+    nets = TrainableNetworks(SIZES, SEEDS)
     with torch.random.fork_rng():
         torch.manual_seed(derived(SEEDS[1], 0))
         first = nn.Linear(6, 5)
@@ -175,10 +175,10 @@ def test_a_seed_is_an_ensemble_and_the_callers_world_stays() -> None:
     before = torch.get_rng_state()
     threads = torch.get_num_threads()
     copy = x.clone()
-    one = Ensemble(**SMALL).fit(x[:130], y[:130], threads=1)
+    one = ImageEnsemble(**SMALL).fit(x[:130], y[:130], threads=1)
     with torch.inference_mode():
-        two = Ensemble(**SMALL).fit(x[:130], y[:130], threads=1)
-    other = Ensemble(**SMALL, seed=1).fit(x[:130], y[:130], threads=1)
+        two = ImageEnsemble(**SMALL).fit(x[:130], y[:130], threads=1)
+    other = ImageEnsemble(**SMALL, seed=1).fit(x[:130], y[:130], threads=1)
     assert one.model_.fingerprint() == two.model_.fingerprint() != other.model_.fingerprint()
     assert torch.equal(before, torch.get_rng_state())
     assert torch.get_num_threads() == threads
@@ -196,7 +196,9 @@ def test_it_learns_and_tells() -> None:
     assert len(net.history_) == 15
     # One more image than fits leaves no batch of one; classes may be words.
     names = np.array(list("abcdefghij"))
-    words = Ensemble(**SMALL).fit((x[:65] * 255).round().to(torch.uint8), names[y[:65]], threads=1)
+    words = ImageEnsemble(**SMALL).fit(
+        (x[:65] * 255).round().to(torch.uint8), names[y[:65]], threads=1
+    )
     assert words.classes_ == tuple("abcdefghij")
     assert set(words.predict(x[:9])) <= set(names)
 
@@ -208,7 +210,7 @@ def test_attacked_images_make_it_harder_to_attack() -> None:
     left = list[float]()
     for attack in (0.0, 0.15):
         net = (
-            Ensemble(**(SMALL | {"epochs": 15}), attack=attack)
+            ImageEnsemble(**(SMALL | {"epochs": 15}), attack=attack)
             .fit(x[:500], y[:500], threads=1)
             .model_
         )
@@ -244,9 +246,9 @@ def test_scores_do_not_depend_on_the_batch() -> None:
 def test_what_cannot_work_is_said(settings: dict[str, Any], said: str) -> None:
     x, y = digits()
     with pytest.raises(hf.HoldfastError, match=said):
-        Ensemble(**(SMALL | settings)).fit(x[:40], y[:40], threads=1)
+        ImageEnsemble(**(SMALL | settings)).fit(x[:40], y[:40], threads=1)
     with pytest.raises(hf.HoldfastError, match="at least 2 classes"):
-        Ensemble(**SMALL).fit(x[:40], y[:40] * 0)
+        ImageEnsemble(**SMALL).fit(x[:40], y[:40] * 0)
 
 
 # ---- networks that exist
@@ -291,7 +293,7 @@ def test_an_ensemble_of_networks_that_exist() -> None:
     x = torch.rand(5, 1, 2, 2, generator=torch.Generator().manual_seed(0))
     a = Fixed(W[0])
     b = Shares(W[1])
-    model = Ensemble.of(
+    model = ImageEnsemble.of(
         [ImageModel.of(a, (1, 2, 2)), ImageModel.of(b, (1, 2, 2), outputs="probabilities")]
     )
     with torch.no_grad():
@@ -300,7 +302,7 @@ def test_an_ensemble_of_networks_that_exist() -> None:
     assert model.classes == (0, 1, 2)
     assert all(p.requires_grad for p in [*a.parameters(), *b.parameters()])
     assert (model.predict(x) == mean.argmax(1).numpy()).all()
-    nested = Ensemble.of([fitted(), fitted().model_])
+    nested = ImageEnsemble.of([fitted(), fitted().model_])
     torch.testing.assert_close(
         nested.scores(digits()[0][:4]), fitted().model_.scores(digits()[0][:4])
     )
@@ -309,11 +311,11 @@ def test_an_ensemble_of_networks_that_exist() -> None:
 def test_members_must_fit_together() -> None:
     one = ImageModel.of(Fixed(W[0]), (1, 2, 2))
     with pytest.raises(hf.HoldfastError, match="at least one network"):
-        Ensemble.of([])
+        ImageEnsemble.of([])
     with pytest.raises(hf.HoldfastError, match="number 1 has"):
-        Ensemble.of([one, ImageModel.of(Fixed(W[1]), (1, 2, 2), classes="abc")])
+        ImageEnsemble.of([one, ImageModel.of(Fixed(W[1]), (1, 2, 2), classes="abc")])
     with pytest.raises(hf.HoldfastError, match="the same images"):
-        Ensemble.of([one, ImageModel.of(Fixed(W[1]), (1, 1, 4))])
+        ImageEnsemble.of([one, ImageModel.of(Fixed(W[1]), (1, 1, 4))])
 
 
 # ---- greedy pixels
@@ -324,7 +326,7 @@ def test_gradient_of_mean_logits_and_verdict_of_mean_probabilities() -> None:
     probabilities."""
     x = torch.rand(4, 1, 2, 2, generator=torch.Generator().manual_seed(2))
     t = torch.tensor([0, 1, 2, 1])
-    many = Ensemble.of([ImageModel.of(Fixed(w), (1, 2, 2)) for w in W])
+    many = ImageEnsemble.of([ImageModel.of(Fixed(w), (1, 2, 2)) for w in W])
     stacked = ImageModel.of(Stacked([(W, torch.zeros(2, 3))]), (1, 2, 2))
     z = torch.einsum("mkd,nd->mnk", W, x.flatten(1))
     by_hand = (z.mean(0).softmax(1) - nn.functional.one_hot(t, 3)) @ W.mean(0)
@@ -352,7 +354,7 @@ def test_each_image_stops_at_its_own_time() -> None:
     own = p.gather(1, cfs.goal.label[:, None]).squeeze(1).numpy()
     assert (own[cfs.found] >= 0.99).all()
     assert (own[~cfs.found] < 0.99).all()
-    np.testing.assert_allclose(cfs.confidence, own, atol=1e-5)
+    np.testing.assert_allclose(cfs.probability, own, atol=1e-5)
     # Not a step too many: with k steps at most, exactly those are found that needed no more.
     for k in (int(np.median(ways)), int(np.median(ways)) - 1):
         less = GreedyEnsemble(max_iter=k).explain(
@@ -379,7 +381,7 @@ def test_an_answer_does_not_depend_on_its_neighbours() -> None:
 def test_pixels_without_slope_are_never_chosen() -> None:
     """The third pixel has no weight at all; when the others are used up, the search ends."""
     x = torch.full((1, 1, 2, 2), 0.5)
-    model = Ensemble.of([ImageModel.of(Fixed(w), (1, 2, 2)) for w in W])
+    model = ImageEnsemble.of([ImageModel.of(Fixed(w), (1, 2, 2)) for w in W])
     cfs = GreedyEnsemble().explain(model, x, 0)
     assert cfs.x_cf[0, 0, 1, 0] == 0.5
     assert not cfs.found[0]
@@ -396,10 +398,10 @@ def test_any_model_is_an_ensemble_of_one() -> None:
     model = ImageModel.of(
         Fixed(torch.tensor([[0.0, 0.0], [6.0, 1.0]]), torch.tensor([2.0, 0.0])), (1, 1, 2)
     )
-    cfs = GreedyEnsemble(confidence=0.9).explain(model, torch.zeros(1, 1, 1, 2), 1)
+    cfs = GreedyEnsemble(min_probability=0.9).explain(model, torch.zeros(1, 1, 1, 2), 1)
     assert cfs.found.all()
     torch.testing.assert_close(cfs.x_cf.flatten(), torch.tensor([0.8, 0.0]))
-    assert float(cfs.confidence[0]) == pytest.approx(1 / (1 + math.exp(-2.8)), rel=1e-5)
+    assert float(cfs.probability[0]) == pytest.approx(1 / (1 + math.exp(-2.8)), rel=1e-5)
     assert hf.GreedyEnsemble is GreedyEnsemble
-    assert hf.images.Ensemble is Ensemble
-    assert isinstance(Ensemble.of([model]).module, Several)
+    assert hf.images.ImageEnsemble is ImageEnsemble
+    assert isinstance(ImageEnsemble.of([model]).module, Several)

@@ -12,7 +12,7 @@ from holdfast._core.row_random import RowRandom
 from holdfast.errors import SettingError
 from holdfast.images.deduce import DeDUCE
 from holdfast.images.explainer import ImageSearchProblem
-from holdfast.images.greedy import GreedyPixels, Slots
+from holdfast.images.greedy import GreedyPixels, PixelSlots
 from holdfast.images.jsma import JSMA
 from holdfast.images.model import ImageModel
 from holdfast.problem import TimeBudget
@@ -35,7 +35,7 @@ def plain_search(
     delta = torch.tensor(e.delta)
     for k in range(e.max_iter):
         logp, g = slope(e, net, density, x.view_as(image), target)
-        if float(logp.exp()) >= (e.confidence or 0):
+        if float(logp.exp()) >= (e.min_probability or 0):
             return x.view_as(image), k
         for i in range(d):
             if closed[i] or (e.limit is not None and P[i] >= e.limit):
@@ -121,7 +121,7 @@ CASES: list[dict[str, Any]] = [
 @pytest.mark.parametrize("settings", CASES, ids=lambda s: " ".join(str(v) for v in s.values()))
 def test_equals_the_plain_loop(settings: dict[str, Any], fitted: Any) -> None:
     model, x, target = asked(3)
-    e = DeDUCE(max_iter=60, confidence=0.6, **settings)
+    e = DeDUCE(max_iter=60, min_probability=0.6, **settings)
     e.density_ = fitted[0].density_
     free = torch.ones_like(x, dtype=torch.bool)
     free[1, :, 2:5, 3:6] = False
@@ -154,7 +154,7 @@ def test_jsma_equals_the_plain_loop(limit: int | None, lock: bool) -> None:
 
 def script(steps: Any, x: list[float], **settings: Any) -> tuple[list[float], int]:
     """Where a search with written gradients ends, from a row of pixels."""
-    e = Scripted(script=steps, confidence=0.999, **settings)
+    e = Scripted(script=steps, min_probability=0.999, **settings)
     model = linear(torch.zeros(2, len(x)))  # never sure
     cfs = e.explain(model, torch.tensor(x).view(1, 1, 1, -1), 1)
     return [round(v, 4) for v in cfs.x_cf.flatten().tolist()], int(cfs.iterations[0])
@@ -217,7 +217,7 @@ def test_what_cannot_move_uses_up_its_steps() -> None:
 
 def test_all_pixels_exhausted() -> None:
     """It ends as not found; never are all pixels changed at once."""
-    e = Scripted(script=[[4.0, 3.0, 2.0, 1.0]], confidence=0.999, limit=2)
+    e = Scripted(script=[[4.0, 3.0, 2.0, 1.0]], min_probability=0.999, limit=2)
     cfs = e.explain(linear(torch.zeros(2, 4)), torch.full((1, 1, 1, 4), 0.5), 1)
     assert cfs.x_cf.flatten().tolist() == pytest.approx([0.1] * 4)
     assert cfs.iterations.tolist() == [8]  # 2 steps of each of 4 pixels
@@ -228,7 +228,7 @@ def test_all_pixels_exhausted() -> None:
 
 @pytest.mark.parametrize("value", [0.0, float("nan")])
 def test_without_a_gradient_nothing_is_chosen(value: float) -> None:
-    e = Scripted(script=[[value, value]], confidence=0.999)
+    e = Scripted(script=[[value, value]], min_probability=0.999)
     cfs = e.explain(linear(torch.zeros(2, 2)), torch.full((1, 1, 1, 2), 0.5), 1)
     assert cfs.x_cf.flatten().tolist() == [0.5, 0.5]
     assert cfs.iterations.tolist() == [0]
@@ -242,7 +242,7 @@ def test_no_step_is_made_against_the_wanted_class() -> None:
     g = torch.Generator().manual_seed(0)
     model = linear(torch.randn(2, 9, generator=g))
     x = torch.rand(20, 1, 1, 9, generator=g)
-    e = Recorder(confidence=0.999, max_iter=30)
+    e = Recorder(min_probability=0.999, max_iter=30)
     e.explain(model, x, 1, batch_size=1)
     runs = e.runs()
     moved = 0
@@ -268,7 +268,7 @@ class Recorder(JSMA):
         self.seen.append((x.clone(), scores))
         return scores, slopes
 
-    def step(self, slots: Slots, g: Tensor, priority: Tensor, over: Tensor) -> Tensor:
+    def step(self, slots: PixelSlots, g: Tensor, priority: Tensor, over: Tensor) -> Tensor:
         new = bool((slots.count == 0).all())
         if new:
             self.seen[-1:] = [None, self.seen[-1]]
@@ -318,7 +318,7 @@ def test_invariants(settings: dict[str, Any], shortcut: bool) -> None:
     iterations = torch.tensor(cfs.iterations)
     assert bool(((moved != 0).sum(1) <= iterations * q).all())
     assert bool(((moved.abs() / delta - 1e-4).ceil().clamp_min(0).sum(1) <= iterations * q).all())
-    assert (cfs.found == (cfs.confidence >= 0.5).to_numpy()).all()
+    assert (cfs.found == (cfs.probability >= 0.5).to_numpy()).all()
     assert cfs.found.any()
 
 
@@ -534,8 +534,8 @@ def test_settings_that_cannot_work() -> None:
         ({"max_iter": None}, "max_iter"),
         ({"momentum": 1.0}, "momentum"),
         ({"momentum_applies_to": "both"}, "momentum_applies_to"),
-        ({"confidence": 1.0}, "confidence"),
-        ({"confidence": 0.0}, "confidence"),
+        ({"min_probability": 1.0}, "min_probability"),
+        ({"min_probability": 0.0}, "min_probability"),
     ]
     for settings, name in wrong:
         with pytest.raises(SettingError, match=name):

@@ -53,7 +53,8 @@ def test_a_grid_shows_image_counterfactual_and_difference_beside_each_other() ->
         picture.difference(cfs.x[0], cfs.x_cf[0]),
     )
     # both pairs are of one image
-    (before, again), (after,), (changed,) = (shown.places_of(tile) for tile in tiles)
+    places = [shown.places_of(tile) for tile in tiles]
+    (before, again), (after,), (changed,) = places
     assert before[0] == after[0] == changed[0] == again[0]
     assert before[1] < after[1] < changed[1] < again[1]
     assert shown.words == [
@@ -61,12 +62,12 @@ def test_a_grid_shows_image_counterfactual_and_difference_beside_each_other() ->
         "counterfactual",
         "difference",
         "0 → 1",
-        "2 pixels, confidence 0.60",
+        "2 pixels, probability 0.60",
         "original",
         "counterfactual",
         "difference",
         "0 → 2",
-        "1 pixel, confidence 0.90",
+        "1 pixel, probability 0.90",
         "brighter than before",
         "darker",
     ]
@@ -160,9 +161,9 @@ def test_captions() -> None:
     assert re.fullmatch("a+… → b+…", both)
     assert width_of(both, picture.TITLE) <= 300
     assert [picture.caption(cfs, i) for i in (0, 2, 3)] == [
-        "2 pixels, confidence 0.60",
-        "not found, confidence 0.30",
-        "1 pixel, confidence 0.90",
+        "2 pixels, probability 0.60",
+        "not found, probability 0.30",
+        "1 pixel, probability 0.90",
     ]
 
 

@@ -51,7 +51,7 @@ def test_a_parquet_file_holds_everything(
         cfs.classes,
         RUN,
     )
-    pd.testing.assert_frame_equal(again.to_table(), cfs.to_table())
+    pd.testing.assert_frame_equal(again.table(), cfs.table())
     again.x_cf[0] = 0  # what was read is the reader's own
     plain = pd.read_parquet(tmp_path / "a.parquet")  # and other readers see lists of numbers
     assert np.array_equal(np.stack(plain["counterfactual"].to_list()), cfs.x_cf.flatten(1).numpy())
@@ -94,7 +94,7 @@ def test_no_pairs_are_a_file_as_well(tmp_path: Path) -> None:
     empty.save(tmp_path / "none.parquet")
     again = ImageCounterfactuals.load(tmp_path / "none.parquet")
     assert again.x.shape == (0, 1, 3, 4)
-    assert len(again.to_table()) == len(again.changes()) == 0
+    assert len(again.table()) == len(again.changes()) == 0
     assert "No images were asked about." in again.report(tmp_path / "none.html").read_text(
         encoding="utf-8"
     )
@@ -111,7 +111,7 @@ def test_arrays_alone_as_npz(tmp_path: Path) -> None:
     assert arrays["target"].tolist() == ["b", "2", "b", "2"]
     assert arrays["status"].tolist() == [0, 1, 2, 0]
     assert arrays["row"].tolist() == [0, 0, 1, 1]
-    assert arrays["confidence"].tolist() == pytest.approx([0.6, 0.7, 0.3, 0.9])
+    assert arrays["probability"].tolist() == pytest.approx([0.6, 0.7, 0.3, 0.9])
     assert arrays["scores"].shape == (4, 3)
 
 

@@ -84,7 +84,7 @@ def test_saliency_by_hand() -> None:
     b = W[1:].sum(0)[None]
     assert b[0].tolist() == [-2, -1, 2, -2, 0, -1]
     assert saliency(a, b)[0].tolist() == [0, 2, 0, 2, 0, 3]
-    method = JSMA(saliency="original", confidence=0.999)
+    method = JSMA(saliency="original", min_probability=0.999)
     before, one = steps_of(
         method, linear(bias=torch.tensor([-9.0, 0, 0])), start(0.5, 0.5, 0.5, 0.5, 0.5, 0.5), 0, 1
     )
@@ -102,7 +102,7 @@ def test_saliency_by_hand() -> None:
 
 
 def test_white_pixels_and_locked_ones_are_passed_over_without_a_step() -> None:
-    method = JSMA(saliency="original", confidence=0.999, delta=1.0)
+    method = JSMA(saliency="original", min_probability=0.999, delta=1.0)
     model = linear(bias=torch.tensor([-9.0, 0, 0]))
     x = start(0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
     cfs = method.explain(model, x, 0)
@@ -196,7 +196,7 @@ def test_laws(settings_: dict[str, Any]) -> None:
     x = torch.rand(7, 1, 6, 5, generator=torch.Generator().manual_seed(0))
     copy = x.clone()
     before = torch.get_rng_state()
-    method = JSMA(**settings_, confidence=0.6, max_iter=120)
+    method = JSMA(**settings_, min_probability=0.6, max_iter=120)
     cfs = method.explain(model, x, "all", threads=1)
     assert cfs.found.any()
     assert 0 <= float(cfs.x_cf.min()) <= float(cfs.x_cf.max()) <= 1
@@ -238,5 +238,5 @@ def test_large_images_have_too_many_pairs() -> None:
         hf.HoldfastError, match=r"images of 3 x 20 x 20 have too many pairs.*set pixels=1"
     ):
         JSMA(saliency="original", pixels=2).explain(model, x, 0)
-    one = JSMA(saliency="original", max_iter=1, confidence=0.9).explain(model, x, 0)
+    one = JSMA(saliency="original", max_iter=1, min_probability=0.9).explain(model, x, 0)
     assert int((one.x_cf != x).sum()) == 1

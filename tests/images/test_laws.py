@@ -17,7 +17,7 @@ from torch import Tensor
 from holdfast.errors import SettingError, TargetError
 from holdfast.images.autoencoders import ConvAutoencoder, ConvVAE
 from holdfast.images.deduce import DeDUCE
-from holdfast.images.ensemble import Ensemble
+from holdfast.images.ensemble import ImageEnsemble
 from holdfast.images.explainer import ImageExplainer
 from holdfast.images.greedy_ensemble import GreedyEnsemble
 from holdfast.images.jsma import JSMA
@@ -33,7 +33,7 @@ from support.images import cnn, colour, digits, patches, spectral
 def ensemble() -> ImageModel:
     x, y = digits()
     return (
-        Ensemble(members=3, hidden=(16,), epochs=8, batch_size=50, lr=0.01)
+        ImageEnsemble(members=3, hidden=(16,), epochs=8, batch_size=50, lr=0.01)
         .fit(x[:600], y[:600], threads=1)
         .model_
     )
@@ -57,7 +57,8 @@ def data(model: str) -> tuple[Tensor, Tensor]:
 def asked(model: str) -> tuple[Tensor, list[int]]:
     """Images to ask about, and a class for each."""
     x, y = patches() if model == "colour" else digits()
-    rows, k = (slice(0, 3), 3) if model == "colour" else (slice(700, 705), 10)
+    rows = slice(0, 3) if model == "colour" else slice(700, 705)
+    k = 3 if model == "colour" else 10
     return x[rows], [int(c + 1) % k for c in y[rows]]
 
 
@@ -91,7 +92,7 @@ METHODS: dict[str, Callable[[str], ImageExplainer]] = {
         saliency="original", delta=1.0, max_iter=4 if m == "colour" else 30
     ),
     "jsma pairs": lambda m: JSMA(saliency="original", delta=1.0, pixels=2, max_iter=20),
-    "greedy-ensemble": lambda m: GreedyEnsemble(**few(m), confidence=0.6),
+    "greedy-ensemble": lambda m: GreedyEnsemble(**few(m), min_probability=0.6),
     "prototype": lambda m: Prototype(
         steps=3 if m == "colour" else 25, bisections=2, lr=0.05, c=10.0, autoencoder=coder(m)
     ),
@@ -101,7 +102,7 @@ METHODS: dict[str, Callable[[str], ImageExplainer]] = {
         step=0.2,
         lam=0.001,
         vae=vae(m),
-        confidence=None,
+        min_probability=None,
     ),
 }
 NEED_FEATURES = {"deduce", "deduce plain", "deduce as printed"}
@@ -161,7 +162,7 @@ def test_same_pairs_in_and_out(method: str, model: str) -> None:
     assert cfs.target.tolist() == target
     assert cfs.source.tolist() == list(range(len(x)))
     assert cfs.run.method == type(METHODS[method](model)).__name__
-    assert len(cfs.to_table()) == len(x)
+    assert len(cfs.table()) == len(x)
 
 
 @every
@@ -179,8 +180,8 @@ def test_found_means_that_the_bare_model_agrees(method: str, model: str) -> None
         scores = m.module(cfs.x_cf.clone())
     p = scores.softmax(1)[torch.arange(len(target)), torch.tensor(target)]
     likeliest = scores.argmax(1) == torch.tensor(target)
-    agrees = (likeliest if e.confidence is None else p >= e.confidence).numpy()
-    near = (p - (e.confidence or 2)).abs().numpy() < 1e-5  # another batch, another last bit
+    agrees = (likeliest if e.min_probability is None else p >= e.min_probability).numpy()
+    near = (p - (e.min_probability or 2)).abs().numpy() < 1e-5  # another batch, another last bit
     assert (agrees | near)[cfs.found].all()
     assert not (agrees & ~near)[cfs.status_codes == Status.NOT_FOUND].any()
     assert torch.allclose(cfs.scores.softmax(1), scores.softmax(1), atol=1e-5)
@@ -286,7 +287,7 @@ def test_no_images(method: str, model: str) -> None:
         assert len(none) == 0
         assert none.x_cf.shape == (0, *m.size)
         assert none.cost().empty
-        assert none.to_table().empty
+        assert none.table().empty
 
 
 @every
@@ -303,8 +304,8 @@ def test_ways_to_say_what_is_wanted(method: str, model: str) -> None:
     other = e.explain(m, x[:1], seed=3)
     assert int(other.target[0]) == int(now[:1].topk(2, 1).indices[0, 1])
     sure = e.explain(m, x, Target(target[0], probability=0.9), seed=3)
-    assert (sure.confidence[sure.found] >= 0.9 - 1e-6).all()
-    assert (sure.confidence[sure.status_codes == Status.NOT_FOUND] <= 0.9 + 1e-6).all()
+    assert (sure.probability[sure.found] >= 0.9 - 1e-6).all()
+    assert (sure.probability[sure.status_codes == Status.NOT_FOUND] <= 0.9 + 1e-6).all()
     everything = e.explain(m, x[:1], "all", labels=[0], seed=3)
     assert everything.target.tolist() == list(range(1, k))
     assert everything.source.tolist() == [0] * (k - 1)

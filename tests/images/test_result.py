@@ -26,13 +26,13 @@ def test_tables_say_what_became_of_each_pair() -> None:
     assert cfs.status["reason"].tolist() == cfs.reasons
     assert cfs.pixels.tolist()[:2] == [2, 0]
     assert np.isnan(cfs.pixels[2])
-    table = cfs.to_table()
+    table = cfs.table()
     assert list(table.columns) == [
         "row",
         "label",
         "target",
         "status",
-        "confidence",
+        "probability",
         "pixels",
         "l1",
         "iterations",
@@ -41,7 +41,7 @@ def test_tables_say_what_became_of_each_pair() -> None:
     assert table["row"].tolist() == [0, 0, 1, 1]
     assert table["label"].tolist() == [0, 0, 2, 0]
     assert table["target"].tolist() == [1, 2, 1, 2]
-    assert table["confidence"].tolist() == pytest.approx([0.6, 0.7, 0.3, 0.9])
+    assert table["probability"].tolist() == pytest.approx([0.6, 0.7, 0.3, 0.9])
     assert table["pixels"].astype(object).where(table["pixels"].notna(), None).tolist() == [
         2,
         0,
@@ -107,7 +107,7 @@ def test_the_callers_tensors_stay_as_they_are(tmp_path: Path) -> None:
     cfs.grid()
     cfs.report(tmp_path / "r.html")
     cfs.save(tmp_path / "a.parquet")
-    cfs.to_table(), cfs.changes()
+    cfs.table(), cfs.changes()
     assert all(
         torch.equal(a, b) for a, b in zip(before, (cfs.x, cfs.x_cf, cfs.scores), strict=True)
     )
@@ -127,9 +127,7 @@ def test_some_of_the_pairs_are_pairs_again() -> None:
     ):
         some = cfs[chosen]
         assert len(some) == len(rows)
-        pd.testing.assert_frame_equal(
-            some.to_table(), cfs.to_table().iloc[rows].reset_index(drop=True)
-        )
+        pd.testing.assert_frame_equal(some.table(), cfs.table().iloc[rows].reset_index(drop=True))
         assert torch.equal(some.x_cf, cfs.x_cf[rows])
         assert some.run == cfs.run
     assert len(cfs[np.zeros(4, dtype=bool)]) == len(cfs[[]]) == 0
@@ -142,10 +140,10 @@ def test_a_file_is_what_its_extension_says(tmp_path: Path) -> None:
     for name in ("a.csv", "a.json", "a.svg", "a.html", "a.png", "a.npz", "a.parquet"):
         cfs.save(tmp_path / name)
     assert hf.datasets.read_table(tmp_path / "a.csv")["target"].tolist() == [1, 2, 1, 2]
-    assert json.loads((tmp_path / "a.json").read_text()) == json.loads(cfs.to_json())
+    assert json.loads((tmp_path / "a.json").read_text()) == json.loads(cfs.to_json())["answers"]
     assert (tmp_path / "a.svg").read_text(encoding="utf-8") == cfs.grid()
     assert (tmp_path / "a.png").read_bytes() == cfs.grid().png()
     assert "<html" in (tmp_path / "a.html").read_text(encoding="utf-8")
     pd.testing.assert_frame_equal(
-        hf.images.ImageCounterfactuals.load(tmp_path / "a.parquet").to_table(), cfs.to_table()
+        hf.images.ImageCounterfactuals.load(tmp_path / "a.parquet").table(), cfs.table()
     )

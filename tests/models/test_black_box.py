@@ -217,7 +217,7 @@ def test_a_machine_whose_probabilities_contradict_its_predictions(k: int, kernel
         model, ROWS[(model.predict(ROWS) != 1).to_numpy()].head(5), hf.Target(1, 0.8)
     )
     assert sure.found.any()
-    assert (sure.confidence[sure.found] > 0.8).all()
+    assert (sure.probability[sure.found] > 0.8).all()
     assert (model.wrapped.predict_proba(sure.to_frame()[sure.found])[:, 1] > 0.8).all()
     assert (model.wrapped.predict(sure.to_frame()[sure.found]) == 1).all()
 
@@ -231,7 +231,7 @@ def test_labels_alone_have_no_probability_to_ask_for() -> None:
             hf.GrowingSpheres().explain(model, asked, wish)
     cfs = hf.NearestNeighbor().fit(model, X).explain(model, asked, 1)
     assert cfs.found.all()
-    assert (cfs.confidence == 1).all()
+    assert (cfs.probability == 1).all()
 
 
 def test_where_everything_is_fixed_nothing_may_change() -> None:

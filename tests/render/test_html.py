@@ -82,7 +82,7 @@ def written(cfs: Counterfactuals, folder: Path) -> str:
 
 def test_table_shows_only_what_changes(loans: Counterfactuals) -> None:
     rows = Reader(page.changes_table(loans)).rows
-    assert rows[0] == ["row", "status", "confidence", "net wealth"]  # nothing about age and home
+    assert rows[0] == ["row", "status", "probability", "net wealth"]  # nothing about age and home
     assert rows[1][:2] == ["3", "found"]
     assert rows[1][3] == "100 → 451"  # 600 - 0.5 * 30 * 10 = 450, and a hair; rounded away from 100
     assert rows[2][3] == "250 → 401"
@@ -95,7 +95,7 @@ def test_table_shows_only_what_changes(loans: Counterfactuals) -> None:
 def test_unchanged_cells_are_a_dim_dot() -> None:
     rows = Reader(page.changes_table(some(2))).rows
     assert rows == [
-        ["row", "status", "confidence", "x", "y"],
+        ["row", "status", "probability", "x", "y"],
         ["0", "found", "73.1%", "0 → 1", "·"],
         ["1", "found", "73.1%", "1 → 2", "a → b"],
     ]
@@ -157,7 +157,7 @@ def test_figures_are_those_of_the_answers(loans: Counterfactuals) -> None:
         "Not found": "1",
         "Median cost": "2.50",  # 3.5 and 1.5 units of 100
         "Median changes": "1",
-        "Mean confidence": "50.0%",
+        "Mean probability": "50.0%",
         "Time": f"{loans.run.seconds:.2f} s",
     }
 
@@ -282,7 +282,7 @@ def values(chart: object, layer: int) -> list[dict[str, object]]:
 
 
 def test_scatter_has_a_dot_per_answer_and_a_rule(loans: Counterfactuals) -> None:
-    chart = plot.cost_confidence(loans)
+    chart = plot.cost_probability(loans)
     (rule,) = values(chart, 0)
     dots = values(chart, 1)
     assert rule["level"] == pytest.approx(0.5)
@@ -307,7 +307,7 @@ def test_decision_level_follows_the_target() -> None:
 def test_three_classes_have_no_rule(tmp_path: Path) -> None:
     cfs = some(3)
     cfs = made(cfs.schema, cfs.before, cfs.after, classes=3)
-    assert len(plot.cost_confidence(cfs).to_dict()["layer"]) == 1
+    assert len(plot.cost_probability(cfs).to_dict()["layer"]) == 1
     assert "decision at" not in written(cfs, tmp_path)
 
 
@@ -324,7 +324,7 @@ def test_bars_count_raised_lowered_and_switched() -> None:
 
 
 @pytest.mark.parametrize("ending", ["svg", "png", "html", "SVG"])
-@pytest.mark.parametrize("chart", [plot.cost_confidence, plot.changed_features])
+@pytest.mark.parametrize("chart", [plot.cost_probability, plot.changed_features])
 def test_charts_are_saved_by_ending(chart: object, ending: str, tmp_path: Path) -> None:
     # a picture without answers is empty, not an error
     for cfs in (some(3), some(2, Status.NOT_FOUND)):
@@ -362,4 +362,4 @@ def test_without_the_extra_the_error_says_what_to_install(
     assert Reader(page.changes_table(cfs)).rows[1][3] == "0 → 1"  # the notebook table does without
     if gone == "altair":
         with pytest.raises(MissingExtraError, match="altair"):
-            plot.cost_confidence(cfs)
+            plot.cost_probability(cfs)

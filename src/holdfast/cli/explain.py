@@ -217,7 +217,7 @@ def print_changes(cfs: "hf.Counterfactuals", most: int) -> None:
     """Only what changes, and the same in words, for the first rows."""
     from holdfast.target import IntervalTarget
 
-    values: list[float] = cfs.goal.confidence(cfs.scores).numpy().tolist()
+    values: list[float] = cfs.goal.value(cfs.scores).numpy().tolist()
     outcome = (
         cfs.goal.numbers(values)
         if isinstance(cfs.goal, IntervalTarget)

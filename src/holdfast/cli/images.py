@@ -238,7 +238,7 @@ def fit_on(
 def print_pairs(cfs: "ImageCounterfactuals", most: int) -> None:
     """The first pairs as a table."""
     rows = list[list[object]]()
-    for line in cfs.to_table().head(most).to_dict("records"):
+    for line in cfs.table().head(most).to_dict("records"):
         missing = line["status"] == "not found"
         cells = [
             line["row"],
@@ -251,7 +251,7 @@ def print_pairs(cfs: "ImageCounterfactuals", most: int) -> None:
                 *cells,
                 "-" if missing else f"{line['l1']:.2f}",
                 line["iterations"],
-                f"{line['confidence']:.2f}",
+                f"{line['probability']:.2f}",
             ]
         )
     print_table(["image", "classes", "status", "pixels", "l1", "steps", "probability"], rows)

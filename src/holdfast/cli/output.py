@@ -91,7 +91,7 @@ def deliver(
     elif sys.stdout.isatty():
         show(cfs, MOST_ROWS)
     else:
-        print_json(records(cfs.to_table()))
+        print_json(records(cfs.table()))
     if question.report:
         cfs.report(question.report)
     if not question.quiet:

@@ -29,6 +29,8 @@ def student_math(about: About, *, rocoursenet: bool = False) -> Dataset:
 
 
 def _pupils(about: About, rocoursenet: bool) -> Dataset:
+    # The RoCourseNet paper calls a column continuous or a category, and nothing else; otherwise
+    # what has an order keeps it, so that a grade can rise step by step.
     table = about.table(sep=";")
     numbers = ["failures", "age"]
     named = [

@@ -63,8 +63,8 @@ def south_german(parts: Sequence[bytes]) -> bytes:
 
 
 ADULT = (
-    "age,workclass,fnlwgt,education,education-num,marital-status,occupation,relationship,race,sex,capital-gain,"
-    "capital-loss,hours-per-week,native-country,income,split"
+    "age,workclass,fnlwgt,education,education-num,marital-status,occupation,relationship,race,"
+    "sex,capital-gain,capital-loss,hours-per-week,native-country,income,split"
 )
 
 

@@ -39,9 +39,9 @@ def _halves(n: int) -> tuple[int, int]:
 
 def _blobs(about: About, n: int, seed: int, spread: float) -> Dataset:
     rng = np.random.default_rng(seed)
-    no, yes = (
-        rng.normal(center, spread, (k, 2)) for center, k in zip((-2, 2), _halves(n), strict=True)
-    )
+    fewer, more = _halves(n)
+    no = rng.normal(-2, spread, (fewer, 2))
+    yes = rng.normal(2, spread, (more, 2))
     return _shuffled(about, no, yes, rng)
 
 
@@ -61,12 +61,20 @@ def overlapping(about: About, n: int = 4200, seed: int = 0) -> Dataset:
 def moons(about: About, n: int = 4200, seed: int = 0, noise: float = 0.1) -> Dataset:
     """Two half circles that reach into each other."""
     rng = np.random.default_rng(seed)
-    first, second = (np.linspace(0, np.pi, k) for k in _halves(n))
+    fewer, more = _halves(n)
+    first = np.linspace(0, np.pi, fewer)
+    second = np.linspace(0, np.pi, more)
     no = np.stack([np.cos(first), np.sin(first)], axis=1)
     yes = np.stack([1 - np.cos(second), 0.5 - np.sin(second)], axis=1)
     no = no + rng.normal(0, noise, no.shape)
     yes = yes + rng.normal(0, noise, yes.shape)
     return _shuffled(about, no, yes, rng)
+
+
+def _circle(n: int) -> Array:
+    """(n, 2) points of the unit circle, evenly around it."""
+    angle = np.linspace(0, 2 * np.pi, n, endpoint=False)
+    return np.stack([np.cos(angle), np.sin(angle)], axis=1)
 
 
 @dataset
@@ -75,9 +83,11 @@ def circles(
 ) -> Dataset:
     """A circle of radius `factor` within one of radius 1."""
     rng = np.random.default_rng(seed)
-    angles = [np.linspace(0, 2 * np.pi, k, endpoint=False) for k in _halves(n)]
-    outer, inner = (np.stack([np.cos(a), np.sin(a)], axis=1) for a in angles)
-    no, yes = (circle + rng.normal(0, noise, circle.shape) for circle in (outer, inner * factor))
+    fewer, more = _halves(n)
+    outer = _circle(fewer)
+    inner = _circle(more) * factor
+    no = outer + rng.normal(0, noise, outer.shape)
+    yes = inner + rng.normal(0, noise, inner.shape)
     return _shuffled(about, no, yes, rng)
 
 

@@ -1,7 +1,8 @@
 """What is left of a model's accuracy when somebody moves the rows: FGSM and PGD on models and
 banks.
 
-    attacked accuracy    share of rows x with   argmax f(z) = y,   z the attacked row of the ball around x
+    attacked accuracy    share of rows x with  argmax f(z) = y,  z the attacked row of the ball
+                         around x
 
 An attack may be confined to what somebody can really change: fixed columns and categories stay on
 request.
@@ -104,7 +105,8 @@ def attacked_accuracy(
     >>> import holdfast as hf
     >>> data = hf.datasets.overlapping(n=200)
     >>> model = hf.train_network(data.X, data.y, data.schema, hidden=[], epochs=20, lr=0.1)
-    >>> safe, attacked = (hf.attacked_accuracy(model, data.X, data.y, epsilon=e) for e in (0.0, 0.3))
+    >>> safe = hf.attacked_accuracy(model, data.X, data.y, epsilon=0.0)
+    >>> attacked = hf.attacked_accuracy(model, data.X, data.y, epsilon=0.3)
     >>> bool(attacked < safe)
     True
     """

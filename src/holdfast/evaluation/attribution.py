@@ -1,12 +1,12 @@
 """How much a model leans on a column: integrated gradients, and their share for columns that people
 cannot change.
 
-    IG_d(x) = (x_d - b_d)  mean_k  dM_y / dx_d (b + t_k (x - b))        t_k = (k - 1/2) / K, k = 1 .. K
+    IG_d(x) = (x_d - b_d)  mean_k  dM_y / dx_d (b + t_k (x - b)),    t_k = (k - 1/2) / K
 
-M_y is the score of class y and b a baseline; as K grows, the values of a row add up to M_y(x) -
-M_y(b). Sundararajan, Taly and Yan 2017. "Counterfactual Training" (Altmeyer et al. 2025) draws b
-from U(-1, 1) and averages over rows x with their true classes y, g = mean_i IG(x_i); the
-sensitivity to column d is then
+for k = 1 .. K, where M_y is the score of class y and b a baseline; as K grows, the values of a row
+add up to M_y(x) - M_y(b). Sundararajan, Taly and Yan 2017. "Counterfactual Training" (Altmeyer et
+al. 2025) draws b from U(-1, 1) and averages over rows x with their true classes y,
+g = mean_i IG(x_i); the sensitivity to column d is then
 
     |g_d| / (max g - min g)            with two columns
     (g_d - min g) / (max g - min g)    with more

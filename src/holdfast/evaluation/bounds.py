@@ -11,11 +11,14 @@ and b = |w_R|, or the lengths of the gradients of f.
     Lemma 1      |w_NR - w_R| <= D
                  D = N eta (y |x| + eps sqrt d)             D = N eta (mean_i |x_i| + eps sqrt d)
     Theorem 1    | |zeta_NR| - |zeta_R| | <=
-                 | lam (2 a + D) / (a (a - D)) |            g(a, m_NR) + g(b, m_R),    g(a, m) = |m| a / (lam + a^2)
-                                                            or, without w_R:  g(a, m_NR) + max_t g(t, |m_NR| + D |x|)
+                 | lam (2 a + D) / (a (a - D)) |            g(a, m_NR) + g(b, m_R),
+                                                            g(a, m) = |m| a / (lam + a^2)
+                                                            or, without w_R: g(a, m_NR) +
+                                                            max_t g(t, |m_NR| + D |x|)
                                                             over a - D <= t <= a + D
     Theorem 2    1 / a + 1 / b                              g(a, m_NR) + g(b, m_R)
-    Theorem 3    L (r_NR + r_R)                             the same; L is the Lipschitz constant of the decoder
+    Theorem 3    L (r_NR + r_R)                             the same; L is the Lipschitz constant
+                                                            of the decoder
     Lemma 2      |(K + beta I)^-1 - (K_R + beta I)^-1| |Y|  the same
     Theorem 4    Pr_NR >= Pr_R if                           if and only if f_NR(x'_NR) >= f_R(x'_R)
                  |f_NR(x'_R) - f_NR(x'_NR)| <= D |x'_R|
@@ -50,7 +53,7 @@ BLOCK = 8
 
 
 @dataclass(frozen=True, eq=False)
-class Bound:
+class TheoremBound:
     """An upper bound for each row, or a single one () for all."""
 
     value: Tensor  # (n,)
@@ -58,7 +61,7 @@ class Bound:
     form: Form
 
     @classmethod
-    def of(cls, value: Tensor, form: Form = "corrected") -> "Bound":
+    def of(cls, value: Tensor, form: Form = "corrected") -> "TheoremBound":
         vacuous = ~value.isfinite()
         return cls(value.masked_fill(vacuous, math.inf), vacuous, form)
 
@@ -101,7 +104,8 @@ def scfe_step(w: Tensor, m: Tensor, lam: float, *, form: Form = "corrected") -> 
 
 
 def step_length(a: Tensor, m: Tensor, lam: float) -> Tensor:
-    """|zeta| = |m| a / (lam + a^2), written without the square, which is 0 for small a; 0 where a is."""
+    """|zeta| = |m| a / (lam + a^2), written without the square, which is 0 for small a; 0 where a
+    is."""
     return (m.abs() / (lam / a + a)).masked_fill(a == 0, 0.0)
 
 
@@ -114,7 +118,7 @@ def lemma1(
     y: Tensor | None = None,
     batches: bool = False,
     form: Form = "corrected",
-) -> Bound:
+) -> TheoremBound:
     """D >= |w_NR - w_R| after so many steps of plain gradient descent from the same start; Adam is
     not covered.
 
@@ -131,15 +135,15 @@ def lemma1(
     if form == "paper":
         if y is None:
             raise SettingError("Lemma 1 as printed needs the labels y")
-        return Bound.of(steps * eta * (y * length + room), form)
-    return Bound.of(steps * eta * ((length.amax() if batches else length.mean()) + room))
+        return TheoremBound.of(steps * eta * (y * length + room), form)
+    return TheoremBound.of(steps * eta * ((length.amax() if batches else length.mean()) + room))
 
 
-def theorem1(a: Tensor, b: Tensor, m: Tensor, m_r: Tensor, lam: float) -> Bound:
+def theorem1(a: Tensor, b: Tensor, m: Tensor, m_r: Tensor, lam: float) -> TheoremBound:
     """With both models at hand: a = |w_NR| and b = |w_R|, () or (n,), and their residuals m and m_r
     (n,). The printed form does without w_R: see `theorem1_by_drift`."""
     _check(lam)
-    return Bound.of(step_length(a, m, lam) + step_length(b, m_r, lam))
+    return TheoremBound.of(step_length(a, m, lam) + step_length(b, m_r, lam))
 
 
 def theorem1_by_drift(
@@ -150,7 +154,7 @@ def theorem1_by_drift(
     lam: float,
     *,
     form: Form = "corrected",
-) -> Bound:
+) -> TheoremBound:
     """Without w_R, which is no further than `drift` (D) from w_NR; a = |w_NR|, () or (n,),
     residuals m of NR (n,).
 
@@ -158,38 +162,39 @@ def theorem1_by_drift(
     intercept out.
     """
     _check(lam, form)
-    a, drift = a.expand_as(m), torch.as_tensor(drift, dtype=a.dtype).expand_as(m)
+    a = a.expand_as(m)
+    drift = torch.as_tensor(drift, dtype=a.dtype).expand_as(m)
     if form == "paper":
         value = lam * (2 * a + drift) / (a * (a - drift))
-        return Bound.of(value.masked_fill(drift >= a, math.inf), form)
+        return TheoremBound.of(value.masked_fill(drift >= a, math.inf), form)
     # a and D are rounded, and a - D has no digits left near 0
     rounding = 8 * torch.finfo(a.dtype).eps * (a + drift)
     least = (a - drift - rounding).clamp_min(0)
     # the t with the longest step
     t = torch.minimum(torch.maximum(least, a.new_tensor(math.sqrt(lam))), a + drift)
     most = step_length(t, m.abs() + drift * length, lam)
-    return Bound.of(
+    return TheoremBound.of(
         step_length(a, m, lam) + (most.masked_fill(t == 0, math.inf) if lam == 0 else most)
     )
 
 
 def theorem2(
     a: Tensor, b: Tensor, m: Tensor, m_r: Tensor, lam: float, *, form: Form = "corrected"
-) -> Bound:
+) -> TheoremBound:
     """For NTK models and first-order steps: a and b are lengths (n,) of the gradients of f_NR and
     f_R at x."""
     _check(lam, form)
-    return Bound.of(1 / a + 1 / b, form) if form == "paper" else theorem1(a, b, m, m_r, lam)
+    return TheoremBound.of(1 / a + 1 / b, form) if form == "paper" else theorem1(a, b, m, m_r, lam)
 
 
 # ---- C-CHVAE
 
 
-def theorem3(L: float, r_nr: Tensor, r_r: Tensor) -> Bound:
+def theorem3(L: float, r_nr: Tensor, r_r: Tensor) -> TheoremBound:
     """For |x'_NR - x'_R|, and so for | |zeta_NR| - |zeta_R| |, before rounding. The answers are
     decoded from points within r_nr and r_r (n,) of one latent point; radii in l1 are at least those
     in l2, so they are safe."""
-    return Bound.of(L * (r_nr + r_r))
+    return TheoremBound.of(L * (r_nr + r_r))
 
 
 _CONSTANTS: dict[type[nn.Module], float] = {
@@ -249,15 +254,16 @@ def _spectral(matrix: Tensor) -> float:
 # ---- NTK
 
 
-def lemma2(K: Tensor, K_r: Tensor, beta: float, y: Tensor) -> Bound:
-    """|w_NR - w_R| <= D_K |Y| for NTK models with the kernel matrices K and K_r (n, n) of their training rows."""
+def lemma2(K: Tensor, K_r: Tensor, beta: float, y: Tensor) -> TheoremBound:
+    """|w_NR - w_R| <= D_K |Y| for NTK models with the kernel matrices K and K_r (n, n) of their
+    training rows."""
     shapes = f"{tuple(K.shape)}, {tuple(K_r.shape)} and {tuple(y.shape)}"
     fits = K.shape == K_r.shape and y.shape == K.shape[:1]
     if not fits:
         raise SettingError(
             f"need two kernel matrices of one size and a label for each row, got shapes {shapes}"
         )
-    return Bound.of(inverse_gap(K, K_r, beta) * l2.value(y.double()[None])[0])
+    return TheoremBound.of(inverse_gap(K, K_r, beta) * l2.value(y.double()[None])[0])
 
 
 def inverse_gap(K: Tensor, K_r: Tensor, beta: float) -> Tensor:

@@ -4,11 +4,12 @@ the others.
 Data come in k subsets (years, schools, branches), each with a model of its own. For the rows i that
 needed an answer,
 
-    V[i, j]          share of all rows of subset i with an answer that gives what was asked on the models of subset j
-    validity         mean of V[i, i]                     standard deviation of the k values themselves
-    robust validity  mean of V[i, j], i != j             standard deviation of the k (k - 1) values themselves
+    V[i, j]          share of all rows of subset i with an answer that gives what was asked on the
+                     models of subset j
+    validity         mean of V[i, i]                     with the sd of these k values
+    robust validity  mean of V[i, j], i != j             with the sd of these k (k - 1) values
     decrease         V[i, i] - V[i, j]
-    proximity        mean over i of the mean l1 cost     standard deviation of a sample of k
+    proximity        mean over i of the mean l1 cost     with the sd of a sample of k
 
 (Guo, Jia, Chen, Yadav and Xiao, "RoCourseNet", CIKM 2023, whose shifted models are those of the
 single subsets.) A row with no answer holds nowhere, so that a method cannot gain by refusing hard
@@ -18,6 +19,7 @@ rows. Costs are taken on encoded columns: another category costs 2.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,8 +27,10 @@ import pandas as pd
 
 from holdfast._core.checks import listed
 from holdfast._core.progress import Progress
+from holdfast._core.result import as_json
 from holdfast.counterfactuals import Counterfactuals
-from holdfast.errors import HoldfastError, SettingError
+from holdfast.errors import FileError, HoldfastError, SettingError
+from holdfast.evaluation._saved import write_as
 from holdfast.evaluation.audit import by_row, verdicts
 from holdfast.evaluation.independence import refuse_guides
 from holdfast.evaluation.report import by_name
@@ -69,12 +73,13 @@ def cross_validity(
     >>> tables = {year: (data.X, data.y) for year, data in years.items()}
     >>> schema = years["2007"].schema
     >>> bank = hf.ModelBank.from_tables(hf.Recipe(hidden=[], epochs=20, lr=0.1), tables, schema)
-    >>> ask = hf.Descent().explain
-    >>> cfs = {year: ask(bank.model(i), tables[year][0].head(20), "yes") for i, year in enumerate(tables)}
+    >>> cfs = {}
+    >>> for i, (year, (X, y)) in enumerate(tables.items()):
+    ...     cfs[year] = hf.Descent().explain(bank.model(i), X.head(20), "yes")
     >>> found = hf.cross_validity(cfs, bank)
     >>> found.validity.mean
     1.0
-    >>> found.to_frame().shape
+    >>> found.table().shape
     (2, 2)
     """
     known = _checked(answers, bank)
@@ -145,8 +150,10 @@ class CrossValidity:
     """How answers of each subset fare on the models of each subset, and what follows from it.
 
     >>> import holdfast as hf, numpy as np
-    >>> matrix = np.array([[1.0, 0.6], [0.8, 1.0]])  # answers of 2007 hold on 60 % of the models of 2008
-    >>> found = hf.CrossValidity(("2007", "2008"), matrix, cost=np.array([1.0, 2.0]), rows=(5, 5), models=(1, 1))
+    >>> names = ("2007", "2008")  # answers of 2007 hold on 60 % of the models of 2008
+    >>> matrix = np.array([[1.0, 0.6], [0.8, 1.0]])
+    >>> cost = np.array([1.0, 2.0])
+    >>> found = hf.CrossValidity(names, matrix, cost, rows=(5, 5), models=(1, 1))
     >>> round(found.robust_validity.mean, 3)
     0.7
     """
@@ -192,14 +199,14 @@ class CrossValidity:
         """(k, k) V[i, i] - V[i, j]: what answers of i lose on models of j."""
         return np.diagonal(self.matrix)[:, None] - self.matrix
 
-    def to_frame(self) -> pd.DataFrame:
+    def table(self) -> pd.DataFrame:
         """The matrix with its names: answers down, models across."""
         names = list(self.names)
         return pd.DataFrame(
             self.matrix, pd.Index(names, name="answers of"), pd.Index(names, name="models of")
         )
 
-    def summary(self) -> pd.DataFrame:
+    def measures(self) -> pd.DataFrame:
         """Mean and standard deviation of validity, robust validity and proximity."""
         lines = {"validity": self.validity}
         if len(self) > 1:
@@ -209,39 +216,16 @@ class CrossValidity:
             list(lines.values()), pd.Index(list(lines), name="measure"), ["mean", "sd"]
         )
 
-    def to_json(self) -> str:
-        """All of it, with no value rounded."""
-        content = {
-            "names": list(self.names),
-            "matrix": self.matrix.tolist(),
-            "cost": [None if np.isnan(value) else value for value in self.cost.tolist()],
-            "rows": list(self.rows),
-            "models": list(self.models),
-            "summary": by_name(self.summary()),
-        }
-        return json.dumps(content, indent=1)
+    def summary(self) -> str:
+        """One line: of how many subsets, rows and models, and the means."""
+        means = ", ".join(f"{name} {mean:.4g}" for name, mean in self.measures()["mean"].items())
+        return f"{self._head()}: {means}"
 
-    @classmethod
-    def from_json(cls, text: str) -> "CrossValidity":
-        """Read what `to_json` wrote."""
-        try:
-            content = json.loads(text)
-            names = tuple(str(name) for name in content["names"])
-            matrix = np.array(content["matrix"], dtype=float)
-            cost = np.array(content["cost"], dtype=float)
-            rows = tuple(int(count) for count in content["rows"])
-            models = tuple(int(count) for count in content["models"])
-        except (ValueError, TypeError, KeyError) as error:
-            raise SettingError(
-                f"this is no cross-validity ({type(error).__name__}: {error})"
-            ) from None
-        k = len(names)
-        fits = matrix.shape == (k, k) and cost.shape == (k,) and len(rows) == len(models) == k
-        if not fits:
-            raise SettingError(
-                f"this is no cross-validity of {k} subsets: its parts have other sizes"
-            )
-        return cls(names, matrix, cost, rows, models)
+    def _head(self) -> str:
+        return (
+            f"Cross-validity of {len(self)} subsets, answers for {sum(self.rows)} rows, "
+            f"{sum(self.models)} models"
+        )
 
     def plot(self) -> Any:
         """The matrix as a heat-map; needs the `plot` extra."""
@@ -249,15 +233,75 @@ class CrossValidity:
 
         return validity_heatmap(self.matrix, self.names)
 
-    def __repr__(self) -> str:
-        head = (
-            f"Cross-validity of {len(self)} subsets: answers for {sum(self.rows)} rows, "
-            f"{sum(self.models)} models"
+    def report(self, path: str | Path) -> Path:
+        """Write a self-contained page with the matrix and its heat-map; needs the `plot` extra."""
+        from holdfast.render.result_page import result_page
+
+        facts = [
+            (f"Subset {name}", f"{rows} rows, {models} models")
+            for name, rows, models in zip(self.names, self.rows, self.models, strict=True)
+        ]
+        return result_page(
+            Path(path),
+            title="Cross-validity",
+            headline=self.summary(),
+            chart=self.plot(),
+            caption="The share of the answers of each subset that models of each subset accept.",
+            table=self.table(),
+            facts=facts,
         )
-        return f"{head}\n{self.summary().to_string(float_format=lambda v: f'{v:.4g}')}"
+
+    # ---- files
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain values, none of them rounded."""
+        return {
+            "names": list(self.names),
+            "matrix": self.matrix.tolist(),
+            "cost": [None if np.isnan(value) else value for value in self.cost.tolist()],
+            "rows": list(self.rows),
+            "models": list(self.models),
+            "measures": by_name(self.measures()),
+        }
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """The same as JSON, written to a file where there is one to write to."""
+        return as_json(self.to_dict(), path)
+
+    def save(self, path: str | Path) -> None:
+        """Write the format of the extension: .json has everything, for `load`; .csv what `table`
+        gives."""
+        write_as(path, {".json": self.to_json, ".csv": lambda file: self.table().to_csv(file)})
+
+    @classmethod
+    def load(cls, path: str | Path) -> "CrossValidity":
+        """Read a .json file written by `save` or `to_json`."""
+        try:
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
+            names = tuple(str(name) for name in content["names"])
+            matrix = np.array(content["matrix"], dtype=float)
+            cost = np.array(content["cost"], dtype=float)
+            rows = tuple(int(count) for count in content["rows"])
+            models = tuple(int(count) for count in content["models"])
+        except FileNotFoundError:
+            raise FileError(f"no file at {str(path)!r}") from None
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise FileError(
+                f"{str(path)!r} is not a cross-validity ({type(error).__name__}: {error})"
+            ) from None
+        k = len(names)
+        fits = matrix.shape == (k, k) and cost.shape == (k,) and len(rows) == len(models) == k
+        if not fits:
+            raise FileError(
+                f"{str(path)!r} is not a cross-validity of {k} subsets: its parts have other sizes"
+            )
+        return cls(names, matrix, cost, rows, models)
+
+    def __repr__(self) -> str:
+        return f"{self._head()}\n{self.measures().to_string(float_format=lambda v: f'{v:.4g}')}"
 
     def _repr_html_(self) -> str:
-        return self.summary().to_html(float_format=lambda v: f"{v:.4g}", border=0)
+        return self.measures().to_html(float_format=lambda v: f"{v:.4g}", border=0)
 
 
 # ---- on plain arrays

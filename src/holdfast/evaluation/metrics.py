@@ -34,11 +34,11 @@ from holdfast.evaluation._outcomes import known_outcomes
 from holdfast.target import IntervalTarget, Status
 
 __all__ = [
-    "confidence",
     "cost",
     "distance_to_data",
     "estimate",
     "outlier_factor",
+    "probability",
     "sparsity",
     "validity",
 ]
@@ -73,9 +73,9 @@ def sparsity(cfs: Counterfactuals) -> "pd.Series[float]":
     return 1 - cost(cfs, "l0") / len(cfs.schema.features)
 
 
-def confidence(cfs: Counterfactuals) -> "pd.Series[float]":
+def probability(cfs: Counterfactuals) -> "pd.Series[float]":
     """Probability of the wanted outcome. Higher is better."""
-    return _answers_only(cfs, cfs.confidence)
+    return _answers_only(cfs, cfs.probability)
 
 
 def estimate(cfs: Counterfactuals) -> "pd.Series[float]":

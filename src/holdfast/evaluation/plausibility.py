@@ -1,14 +1,16 @@
 """How plausible and how faithful answers are: distances to data, and what the model itself finds
 likely.
 
-    implausibility        IP(x')  = mean_i |x' - z_i|_1              z_i: data rows of the wanted class
-    discrepancy           MMD^2   = mean_{i != j} k(a_i, a_j) + mean_{i != j} k(b_i, b_j) - 2 mean_{i,j} k(a_i, b_j)
-                                    k(u, v) = exp(-|u - v|_2^2 / (2 l^2))
-    energy                E(x, y) = -M(x)_y                          M(x)_y: the score of class y
-    energy differential             mean_i E(z_i, y) - E(x', y)
-    unfaithfulness                  mean_i |x' - s_i|_1              s_i: draws from p(x|y) ~ exp(-E(x, y))
-    redundancy                      share of the columns with |x'_d - x_d| < 1e-5
-    sensitivity                     share of integrated gradients, see `holdfast.evaluation.attribution`
+    implausibility       IP(x')  = mean_i |x' - z_i|_1    z_i: data rows of the wanted class
+    discrepancy          MMD^2   = mean_{i != j} k(a_i, a_j) + mean_{i != j} k(b_i, b_j)
+                                   - 2 mean_{i,j} k(a_i, b_j)
+                                   k(u, v) = exp(-|u - v|_2^2 / (2 l^2))
+    energy               E(x, y) = -M(x)_y                M(x)_y: the score of class y
+    energy differential            mean_i E(z_i, y) - E(x', y)
+    unfaithfulness                 mean_i |x' - s_i|_1    s_i: draws from p(x|y) ~ exp(-E(x, y))
+    redundancy                     share of the columns with |x'_d - x_d| < 1e-5
+    sensitivity                    share of integrated gradients, see
+                                   `holdfast.evaluation.attribution`
 
 Draws come from Langevin dynamics, x <- x - (e_t / 2 grad E(x, y) + e_t u), with normal u, e_t = a
 (b + t)^-0.9, and a uniform start as wide as the data. The noise has the standard deviation e_t,

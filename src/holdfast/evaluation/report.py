@@ -1,19 +1,21 @@
 """The usual metrics of answers in one report: values per row, and means with bootstrap
 intervals."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from holdfast._core.result import as_json
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.datasets import records
 from holdfast.errors import SettingError
 from holdfast.evaluation import metrics
+from holdfast.evaluation._saved import read_marked, write_as, write_marked
 from holdfast.models.density import FeatureDensity
 
 Array = np.ndarray[Any, Any]
@@ -27,7 +29,7 @@ class Report:
 
     Args:
         values: (n, metrics).
-        about: what the values are of; goes into `to_json`.
+        about: what the values are of; goes into `to_dict`.
         level: of the bootstrap intervals.
 
     >>> import holdfast as hf, pandas as pd
@@ -63,9 +65,33 @@ class Report:
         )
         return table.astype({"rows": int}).rename_axis("metric")
 
-    def to_frame(self) -> pd.DataFrame:
-        """The values per row."""
-        return self.values.copy()
+    def summary(self) -> str:
+        """One line: how many rows, and the mean of every metric."""
+        means = "; ".join(f"{name} {mean:.4g}" for name, mean in self.table()["mean"].items())
+        rows = f"{len(self.values):,} row{'s' * (len(self.values) != 1)}"
+        return f"{rows}: {means or 'no metrics'}"
+
+    def plot(self) -> Any:
+        """Means with their intervals, a line per metric; needs the `plot` extra."""
+        from holdfast.render.charts.report import report_chart
+
+        return report_chart(self.table(), self.level)
+
+    def report(self, path: str | Path) -> Path:
+        """Write a self-contained page with the means and their picture; needs the `plot` extra."""
+        from holdfast.render.result_page import result_page
+
+        facts = [(name.capitalize(), str(value)) for name, value in self.about.items()]
+        drawn = bool(self.table()["mean"].notna().any())
+        return result_page(
+            Path(path),
+            title="Metrics",
+            headline=self.summary(),
+            chart=self.plot() if drawn else None,
+            caption="The mean of each metric over the rows, and its interval.",
+            table=self.table(),
+            facts=facts,
+        )
 
     def to_markdown(self) -> str:
         """Means and intervals as a table of Markdown."""
@@ -83,10 +109,37 @@ class Report:
 
     _repr_html_ = to_html
 
-    def to_json(self) -> str:
-        """Means, intervals and what the report is about; no value is rounded."""
-        content = {"about": self.about, "level": self.level, "metrics": by_name(self.table())}
-        return json.dumps(content, indent=2, default=str)
+    # ---- files
+
+    def to_dict(self) -> dict[str, Any]:
+        """Means, intervals and what the report is about, as plain values; none is rounded."""
+        return {"about": self.about, "level": self.level, "metrics": by_name(self.table())}
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """The same as JSON, written to a file where there is one to write to."""
+        return as_json(self.to_dict(), path)
+
+    def save(self, path: str | Path) -> None:
+        """Write the format of the extension: .parquet has everything, for `load`; .json what
+        `to_json` gives, and .csv what `table` gives."""
+        content = {"about": self.about, "level": self.level}
+        write_as(
+            path,
+            {
+                ".parquet": lambda file: write_marked(file, self.values, "Report", content),
+                ".json": self.to_json,
+                ".csv": lambda file: self.table().to_csv(file),
+            },
+        )
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Report":
+        """Read a .parquet file written by `save`."""
+        return read_marked(
+            path,
+            "Report",
+            lambda values, content: cls(values, dict(content["about"]), float(content["level"])),
+        )
 
     def __repr__(self) -> str:
         return self.table().to_string(float_format=lambda v: f"{v:.4g}")
@@ -127,11 +180,12 @@ def evaluate(
         raise SettingError(
             "distances to data need rows and their outcomes: pass both X and y, or neither"
         )
+    # Only what can be known from what was given: a column that is there has numbers in it.
     values = {"validity": metrics.validity(cfs)}
     values |= (
         {"estimate": metrics.estimate(cfs)}
         if cfs.is_regression
-        else {"confidence": metrics.confidence(cfs)}
+        else {"probability": metrics.probability(cfs)}
     )
     values["sparsity"] = metrics.sparsity(cfs)
     values |= {f"cost {n}": metrics.cost(cfs, n) for n in ("l0", "l1", "l2", "linf", "weighted")}

@@ -80,7 +80,43 @@ def shift_attack(
     >>> bank.families, bool(hf.audit(cfs, bank).survival().between(0, 1).all())
     ({'shift': 2}, True)
     """
-    own = with_logits(model, "shift_attack")
+    logits = with_logits(model, "shift_attack")
+    _check_answers(cfs, model)
+    require_integer("models", models)
+    require_integer("rows", rows)
+    shift = _shift(epsilon, settings)
+    x = encoded(model, X)
+    labels = numbered(X, y, model.classes).to(model.dtype)
+    found = torch.as_tensor(cfs.found)
+    x_cf = cfs.x_cf[found].to(model.dtype)
+    t = cfs.goal[found].wanted(cfs.scores[found]).to(model.dtype)
+    with torch.inference_mode(False), torch.no_grad(), limited_threads(1):
+        net, theta = net_of(logits.module, models)
+        random = RowRandom.of(seed, torch.arange(models, dtype=torch.float64)[:, None])
+        # In the order of the data, so that with few rows each attack sees the same batch and starts
+        # elsewhere.
+        chance = random.uniform(len(x), draw=DRAWN, dtype=torch.float64)
+        drawn = chance.argsort(1)[:, :rows].sort(1).values  # (M, n)
+        batch = Batch(
+            x[drawn],
+            labels[drawn][..., None],
+            _shares(drawn.shape[1], models, model.dtype),
+            x_cf.expand(models, -1, -1),
+            t[:, None].expand(models, -1, -1),
+            _shares(len(t), models, model.dtype),
+        )
+        attack = Attack(net, theta, shift, model.schema.encoding(model.dtype))
+        shifted = attack(theta, batch, random, 0, epsilon)
+        if not bool(shifted.flat.isfinite().all()):
+            raise SettingError("the attack diverged: some weights are non-finite; lower eta")
+        networks = members_of(logits.module, net, shifted)
+    return ModelBank(
+        (ModelGroup(FAMILY, networks),), model.schema, model.classes, Recipe.of(model), seed
+    )
+
+
+def _check_answers(cfs: Any, model: Model) -> None:
+    """Raise an error unless these are answers for this model, with something to attack."""
     if not isinstance(cfs, Counterfactuals):
         raise SettingError(
             f"shift_attack takes answers (Counterfactuals), got {type(cfs).__name__}"
@@ -95,44 +131,8 @@ def shift_attack(
             "the answers were made with another schema than the model's; attack the model they "
             "are for"
         )
-    require_integer("models", models)
-    require_integer("rows", rows)
     if not cfs.found.any():
         raise SettingError("no row has an answer, so there is nothing to attack")
-    shift = _shift(epsilon, settings)
-    x = encoded(model, X)
-    labels = numbered(X, y, model.classes).to(model.dtype)
-    found = torch.as_tensor(cfs.found)
-    x_cf = cfs.x_cf[found].to(model.dtype)
-    t = cfs.goal[found].wanted(cfs.scores[found]).to(model.dtype)
-    with torch.inference_mode(False), torch.no_grad(), limited_threads(1):
-        net, theta = net_of(own.module, models)
-        random = RowRandom.of(seed, torch.arange(models, dtype=torch.float64)[:, None])
-        # In the order of the data, so that with few rows each attack sees the same batch and starts
-        # elsewhere.
-        # (M, n)
-        drawn = (
-            random.uniform(len(x), draw=DRAWN, dtype=torch.float64)
-            .argsort(1)[:, :rows]
-            .sort(1)
-            .values
-        )
-        batch = Batch(
-            x[drawn],
-            labels[drawn][..., None],
-            _shares(drawn.shape[1], models, model.dtype),
-            x_cf.expand(models, -1, -1),
-            t[:, None].expand(models, -1, -1),
-            _shares(len(t), models, model.dtype),
-        )
-        attack = Attack(net, theta, shift, model.schema.encoding(model.dtype))
-        shifted = attack(theta, batch, random, 0, epsilon)
-        if not bool(shifted.flat.isfinite().all()):
-            raise SettingError("the attack diverged: some weights are non-finite; lower eta")
-        networks = members_of(own.module, net, shifted)
-    return ModelBank(
-        (ModelGroup(FAMILY, networks),), model.schema, model.classes, Recipe.of(model), seed
-    )
 
 
 def _shift(epsilon: float, settings: dict[str, Any]) -> Shift:

@@ -1,13 +1,10 @@
 from holdfast.images import realism as realism
-from holdfast.images.anogan.anogan import AnoGAN as AnoGAN
-from holdfast.images.anogan.anogan import anogan_score as anogan_score
-from holdfast.images.anogan.wgan import WGAN as WGAN
 from holdfast.images.autoencoders import ConvAutoencoder as ConvAutoencoder
 from holdfast.images.autoencoders import ConvVAE as ConvVAE
 from holdfast.images.classifier import PlainResNet as PlainResNet
 from holdfast.images.classifier import SpectralResNet as SpectralResNet
 from holdfast.images.deduce import DeDUCE as DeDUCE
-from holdfast.images.ensemble import Ensemble as Ensemble
+from holdfast.images.ensemble import ImageEnsemble as ImageEnsemble
 from holdfast.images.explainer import ImageExplainer as ImageExplainer
 from holdfast.images.explainer import ImageSearchProblem as ImageSearchProblem
 from holdfast.images.greedy import GreedyPixels as GreedyPixels

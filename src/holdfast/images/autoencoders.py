@@ -1,7 +1,7 @@
 """Autoencoders of images, for methods that ask what an image of the data looks like.
 
-    autoencoder    minimise  mean |x - dec(enc(x))|^2                          over pixels
-    vae            minimise  sum_pixels |x - dec(z)|^2 + w KL                  z = m + s e,  e ~ N(0, 1)
+    autoencoder    minimise  mean |x - dec(enc(x))|^2                over pixels
+    vae            minimise  sum_pixels |x - dec(z)|^2 + w KL        z = m + s e,  e ~ N(0, 1)
                    KL( N(m, s^2) | N(0, 1) ) = 1/2 sum_i m_i^2 + s_i^2 - 1 - log s_i^2
 
 `ConvAutoencoder` is the one behind the prototypes of Van Looveren & Klaise 2021: its code is a map
@@ -102,7 +102,10 @@ class VariationalAutoencoder(Codec):
         super().__init__(size, (latent,))
         c, h, w = size
         middle = -(-h // 4), -(-w // 4)
-        top, left = (wanted - (4 * s - 1) for wanted, s in zip((h, w), middle, strict=True))
+        # Transposed convolutions lead to 4 s - 1 pixels a side; zeros at the top and left fill up
+        # what is missing, and a negative number cuts off what is too much.
+        top = h - (4 * middle[0] - 1)
+        left = w - (4 * middle[1] - 1)
         flat = 64 * math.prod(middle)
         self.encoder = nn.Sequential(
             nn.Conv2d(c, 32, 5, 2, 2),

@@ -28,12 +28,12 @@ def pixels_chart(pixels: NDArray[Any]) -> Any:
     return _bars(pixels, edges, names, title="Pixels changed", shift=0.5)
 
 
-def confidence_chart(confidence: NDArray[Any]) -> Any:
+def probability_chart(probability: NDArray[Any]) -> Any:
     """Answers by the probability of the wanted class."""
-    low = math.floor(20 * float(confidence.min()) + 1e-9) / 20
+    low = math.floor(20 * float(probability.min()) + 1e-9) / 20
     edges = np.linspace(low, 1.0, max(1, round((1 - low) / 0.025)) + 1, dtype=np.float64)
     names = [f"{a:.1%} to {b:.1%}" for a, b in pairwise(edges.tolist())]
-    return _bars(confidence, edges, names, title="Probability of the wanted class", style="%")
+    return _bars(probability, edges, names, title="Probability of the wanted class", style="%")
 
 
 def _bars(

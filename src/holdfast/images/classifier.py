@@ -149,7 +149,8 @@ class SpectralResNet(ResNetClassifier):
     >>> from sklearn.datasets import load_digits
     >>> digits = load_digits(n_class=2)
     >>> images, labels = digits.images / 16, digits.target
-    >>> net = hf.images.SpectralResNet(width=4, stages=1, epochs=5, batch_size=32).fit(images, labels)
+    >>> net = hf.images.SpectralResNet(width=4, stages=1, epochs=5, batch_size=32)
+    >>> net = net.fit(images, labels)
     >>> net.score(images, labels) > 0.9
     True
     """

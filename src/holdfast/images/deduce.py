@@ -50,14 +50,15 @@ class DeDUCE(GreedyPixels):
         lam: weight of the class loss in the plain gradient (4), which is used when this is given; 0
             leaves the density alone.
         momentum: share of the accumulated gradient that is kept.
-        delta, limit, pixels, confidence, max_iter, momentum_applies_to, shortcut, compact: see
+        delta, limit, pixels, min_probability, max_iter, momentum_applies_to, shortcut, compact: see
             `GreedyPixels`.
 
     >>> import holdfast as hf
     >>> from sklearn.datasets import load_digits
     >>> digits = load_digits(n_class=2)
     >>> images, labels = digits.images / 16, digits.target
-    >>> net = hf.images.SpectralResNet(width=4, stages=1, epochs=5, batch_size=32).fit(images, labels)
+    >>> net = hf.images.SpectralResNet(width=4, stages=1, epochs=5, batch_size=32)
+    >>> net = net.fit(images, labels)
     >>> cfs = hf.DeDUCE().fit(net, images, labels).explain(net, images[:2], "all")
     >>> cfs.found.tolist()
     [True, True]
@@ -103,6 +104,8 @@ class DeDUCE(GreedyPixels):
                 "DeDUCE needs the labels of the images as well: .fit(model, images, labels)"
             )
         self.density_ = FeatureDensity(net).fit(images, labels)
+        # Without bounded norms an image far from all others can have features near theirs: the user
+        # sees by how much, since such a network may do all the same.
         if not spectrally_normalised(net):
             norms = lipschitz(net, images)
             warning += (

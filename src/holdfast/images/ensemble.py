@@ -104,7 +104,7 @@ class Stacked(Pool):
         return self.get_buffer(f"weight{i}"), self.get_buffer(f"bias{i}")
 
 
-class Trainable:
+class TrainableNetworks:
     """M networks of Linear, ReLU, BatchNorm, ..., Linear while they learn: all tensors have M in
     front."""
 
@@ -131,13 +131,13 @@ class Trainable:
         return h.mT
 
     def _normalised(self, layer: int, h: Tensor) -> Tensor:
-        weight, bias, mean, var = (self.state[f"{layer}.{name}"].flatten() for name in NORM)
+        named = {name: self.state[f"{layer}.{name}"].flatten() for name in NORM}
         out = F.batch_norm(
             h.flatten(0, 1)[None],
-            mean,
-            var,
-            weight,
-            bias,
+            named["running_mean"],
+            named["running_var"],
+            named["weight"],
+            named["bias"],
             training=True,
             momentum=MOMENTUM,
             eps=EPS,
@@ -156,9 +156,10 @@ class Trainable:
             w = state[f"{3 * i}.weight"]
             b = state[f"{3 * i}.bias"]
             if i:
-                weight, bias, mean, var = (state[f"{3 * i - 1}.{name}"] for name in NORM)
-                s = weight / (var + EPS).sqrt()
-                b = b + torch.bmm(w, (bias - mean * s)[:, :, None])[:, :, 0]
+                norm = {name: state[f"{3 * i - 1}.{name}"] for name in NORM}
+                s = norm["weight"] / (norm["running_var"] + EPS).sqrt()
+                t = norm["bias"] - norm["running_mean"] * s
+                b = b + torch.bmm(w, t[:, :, None])[:, :, 0]
                 w = w * s[:, None]
             layers.append((w.clone(), b.clone()))
         return Stacked(layers).eval()
@@ -176,8 +177,9 @@ def architecture(sizes: Sequence[int]) -> nn.Sequential:
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class Ensemble(ImageClassifier):
-    """Many small networks, trained together; `Ensemble.of([...])` makes one of networks that exist.
+class ImageEnsemble(ImageClassifier):
+    """Many small networks, trained together; `ImageEnsemble.of([...])` makes one of networks that
+    exist.
 
     Args:
         members: how many networks.
@@ -191,7 +193,8 @@ class Ensemble(ImageClassifier):
     >>> from sklearn.datasets import load_digits
     >>> digits = load_digits(n_class=2)
     >>> images, labels = digits.images / 16, digits.target
-    >>> hf.images.Ensemble(members=2, hidden=(16,), epochs=20).fit(images, labels).score(images, labels) > 0.9
+    >>> nets = hf.images.ImageEnsemble(members=2, hidden=(16,), epochs=20).fit(images, labels)
+    >>> nets.score(images, labels) > 0.9
     True
     """
 
@@ -243,7 +246,7 @@ class Ensemble(ImageClassifier):
         with torch.inference_mode(False), torch.enable_grad():
             x, y, classes, held = training_images(images, labels, held_out)
             seeds = tuple(derived(self.seed, 3 + i) for i in range(self.members))
-            nets = Trainable([x[0].numel(), *self.hidden, len(classes)], seeds)
+            nets = TrainableNetworks([x[0].numel(), *self.hidden, len(classes)], seeds)
             with Progress(progress, type(self).__name__) as bar, limited_threads(threads):
                 history = fit_members(
                     nets, x.flatten(1), y, loop, Variation(seeds, seeds), self.attack, held, bar
@@ -271,7 +274,7 @@ class Ensemble(ImageClassifier):
 
 
 def fit_members(
-    nets: Trainable,
+    nets: TrainableNetworks,
     x: Tensor,
     y: Tensor,
     loop: Loop,
@@ -306,7 +309,9 @@ def fit_members(
     return history
 
 
-def step(nets: Trainable, optimizer: Any, x: Tensor, y: Tensor, attack: float) -> tuple[float, int]:
+def step(
+    nets: TrainableNetworks, optimizer: Any, x: Tensor, y: Tensor, attack: float
+) -> tuple[float, int]:
     """One step on batches (M, b, d): the members' summed loss on clean images, and how many of
     those they got right.
 

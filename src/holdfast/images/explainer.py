@@ -58,7 +58,7 @@ class ImageSearchProblem:
 
 
 @dataclass(frozen=True)
-class Found:
+class ImageFound:
     """What a search came to."""
 
     x: Tensor  # (n, c, h, w)
@@ -66,6 +66,12 @@ class Found:
     passes: int = 0  # images that went forward and backward through the model, over all steps
     # (n,) pairs that the time budget cut short; None: all, if it was used up
     out_of_time: Tensor | None = None
+
+    def ran_out(self, budget: TimeBudget) -> Tensor:
+        """(n,) pairs that the time budget cut short."""
+        if self.out_of_time is not None:
+            return self.out_of_time
+        return torch.full((len(self.x),), budget.ran_out)
 
 
 class ImageExplainer(Settings, ABC):
@@ -85,10 +91,10 @@ class ImageExplainer(Settings, ABC):
     advice: ClassVar[str] = "try other settings"
 
     # how likely the wanted class must become; None: likelier than any other
-    confidence: float | None = None
+    min_probability: float | None = None
 
     @abstractmethod
-    def search(self, problem: ImageSearchProblem) -> Found:
+    def search(self, problem: ImageSearchProblem) -> ImageFound:
         """Images with the wanted class, where some were found; only values that are free may
         differ."""
 
@@ -154,43 +160,43 @@ class ImageExplainer(Settings, ABC):
             problem = ImageSearchProblem(
                 net, x, goal, free, RowRandom.of(seed, x), budget, batch_size
             )
-            x_cf = x.clone()
-            iterations = torch.zeros(len(x), dtype=torch.int64)
-            passes = 0
-            out_of_time = torch.zeros(len(x), dtype=torch.bool)
-            if len(rows):
-                found = self.search(problem[rows])
-                # A search that overflowed has no answer; inf, NaN and values out of bounds are no
-                # image.
-                image = ((found.x >= 0) & (found.x <= 1)).flatten(1).all(1)
-                x_cf[rows] = torch.where(per_row(image, found.x) & free[rows], found.x, x[rows])
-                iterations[rows] = found.iterations
-                passes = found.passes
-                out_of_time[rows] = (
-                    budget.ran_out if found.out_of_time is None else found.out_of_time
-                )
-            scores = net.scores(x_cf)
-        met = goal.met(scores)
-        codes = torch.where(
-            done,
-            int(Status.ALREADY_MET),
-            torch.where(met, int(Status.FOUND), int(Status.NOT_FOUND)),
-        )
+            # What is met from the start is never searched: it stays as it is.
+            found = self._searched(problem, rows)
+            scores = net.scores(found.x)
+        searched = torch.where(goal.met(scores), int(Status.FOUND), int(Status.NOT_FOUND))
+        codes = torch.where(done, int(Status.ALREADY_MET), searched)
         run = self._run(net, target, seed, time.perf_counter() - budget.start)
         return ImageCounterfactuals(
             x,
-            x_cf,
+            found.x,
             scores,
             goal,
             codes.numpy(),
-            self._reasons(codes, goal.confidence(scores), out_of_time, budget),
+            self._reasons(codes, goal.value(scores), found.ran_out(budget), budget),
             source.numpy(),
             own[source].numpy(),
-            iterations.numpy(),
-            passes,
+            found.iterations.numpy(),
+            found.passes,
             net.classes,
             run,
         )
+
+    def _searched(self, problem: ImageSearchProblem, rows: Tensor) -> ImageFound:
+        """What the search makes of some pairs, among all of them: the others are as they were."""
+        n = len(problem)
+        x_cf = problem.x.clone()
+        iterations = torch.zeros(n, dtype=torch.int64)
+        out_of_time = torch.zeros(n, dtype=torch.bool)
+        if not len(rows):
+            return ImageFound(x_cf, iterations, 0, out_of_time)
+        found = self.search(problem[rows])
+        # A search that overflowed has no answer; inf, NaN and values out of bounds are no image.
+        is_image = ((found.x >= 0) & (found.x <= 1)).flatten(1).all(1)
+        may_change = per_row(is_image, found.x) & problem.free[rows]
+        x_cf[rows] = torch.where(may_change, found.x, problem.x[rows])
+        iterations[rows] = found.iterations
+        out_of_time[rows] = found.ran_out(problem.budget)
+        return ImageFound(x_cf, iterations, found.passes, out_of_time)
 
     def _check_call(
         self, model: ImageModel, seed: int, batch_size: int, time_budget: float | None
@@ -198,9 +204,11 @@ class ImageExplainer(Settings, ABC):
         check_limits(seed, batch_size, time_budget)
         name = type(self).__name__
         self.check_finite()
-        likely = self.confidence is None or 0 < self.confidence < 1
+        likely = self.min_probability is None or 0 < self.min_probability < 1
         if not likely:
-            raise SettingError(f"confidence must lie between 0 and 1, got {self.confidence}")
+            raise SettingError(
+                f"min_probability must lie between 0 and 1, got {self.min_probability}"
+            )
         if self.needs_data and not self.is_fitted:
             raise SettingError(f"{name} looks at data; call .fit(model, images, labels) first")
         self.check(model)
@@ -220,8 +228,8 @@ class ImageExplainer(Settings, ABC):
         else:
             one = isinstance(asked.label, str) or np.ndim(cast(Any, asked.label)) == 0
             wanted = _places(model, cast(Outcomes, [asked.label] * n if one else asked.label), n)
-        if asked.probability is None and not asked.margin and self.confidence is not None:
-            asked = replace(asked, probability=self.confidence)
+        if asked.probability is None and not asked.margin and self.min_probability is not None:
+            asked = replace(asked, probability=self.min_probability)
         soft = asked.probability is not None
         p = asked.probability or 0.5
         return BoundTarget(
@@ -229,7 +237,7 @@ class ImageExplainer(Settings, ABC):
         ), source
 
     def _reasons(
-        self, codes: Tensor, confidence: Tensor, out_of_time: Tensor, budget: TimeBudget
+        self, codes: Tensor, probability: Tensor, out_of_time: Tensor, budget: TimeBudget
     ) -> list[str]:
         def why(code: int, p: float, cut_short: bool) -> str:
             if code != Status.NOT_FOUND:
@@ -238,7 +246,9 @@ class ImageExplainer(Settings, ABC):
                 return f"the time budget of {budget.seconds or 0:g} s was used up; give more time"
             return f"the best attempt has probability {p:.2f}; {self.advice}"
 
-        columns: list[list[Any]] = [cast(Any, t).tolist() for t in (codes, confidence, out_of_time)]
+        columns: list[list[Any]] = [
+            cast(Any, t).tolist() for t in (codes, probability, out_of_time)
+        ]
         return [why(*row) for row in zip(*columns, strict=True)]
 
     def _run(self, model: ImageModel, target: Any, seed: int, seconds: float) -> Run:

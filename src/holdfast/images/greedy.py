@@ -3,7 +3,8 @@ until the class is met.
 
     x = x0;  P = 0;  M = 0                           P: steps per pixel,  M: accumulated gradient
     for k = 0, 1, .. max_iter - 1:
-        stop if the wanted class is likely enough    (per pair; what is met from the start is never touched)
+        stop if the wanted class is likely enough    (per pair; what is met from the start is
+                                                      never touched)
         g = gradient of a loss to be minimised;      g = 0 where a pixel is locked
         I = the q pixels of largest priority |g|     (first of several equal ones)
         M = g + m M
@@ -30,7 +31,7 @@ from torch import Tensor
 
 from holdfast._core.checks import require_integer
 from holdfast.errors import SettingError
-from holdfast.images.explainer import Found, ImageExplainer, ImageSearchProblem
+from holdfast.images.explainer import ImageExplainer, ImageFound, ImageSearchProblem
 from holdfast.images.model import ImageModel
 from holdfast.target import BoundTarget
 
@@ -39,7 +40,7 @@ LIMIT_OFF = 1 << 30
 
 
 @dataclass
-class Slots:
+class PixelSlots:
     """The pairs being worked on; all tensors have one row a slot."""
 
     pair: Tensor  # (s,) which pair of the problem is in the slot
@@ -52,7 +53,7 @@ class Slots:
     count: Tensor  # (s,) k
 
     @classmethod
-    def of(cls, problem: ImageSearchProblem, pair: Tensor, momentum: bool) -> "Slots":
+    def of(cls, problem: ImageSearchProblem, pair: Tensor, momentum: bool) -> "PixelSlots":
         x = problem.x[pair].flatten(1)
         steps = torch.zeros_like(x, dtype=torch.int32)
         locked = torch.zeros_like(x, dtype=torch.bool)
@@ -62,14 +63,14 @@ class Slots:
             pair, x, problem.free[pair].flatten(1), problem.goal[pair], steps, memory, locked, count
         )
 
-    def keep(self, rows: Tensor) -> "Slots":
+    def keep(self, rows: Tensor) -> "PixelSlots":
         """Some of the slots."""
         parts: list[Any] = [
             None if values is None else values[rows] for values in vars(self).values()
         ]
-        return Slots(*parts)
+        return PixelSlots(*parts)
 
-    def put(self, rows: Tensor, new: "Slots") -> None:
+    def put(self, rows: Tensor, new: "PixelSlots") -> None:
         """Other pairs in some of the slots."""
         for name in ("pair", "x", "free", "steps", "memory", "locked", "count"):
             values = getattr(self, name)
@@ -87,7 +88,7 @@ class GreedyPixels(ImageExplainer):
         delta: by how much a pixel changes in a step.
         limit: how often a pixel may be chosen at most; None for any number of times.
         pixels: how many pixels change in a step.
-        confidence: the wanted class must become this likely.
+        min_probability: the wanted class must become this likely.
         max_iter: steps at most. What is met only after the last one counts as found here, but not
             in the paper, whose code does not look again: `iterations == max_iter` tells those.
         momentum: share of the accumulated gradient that is kept from step to step.
@@ -98,16 +99,16 @@ class GreedyPixels(ImageExplainer):
         compact: finished pairs make room for others; off, a batch waits for its slowest pair.
 
     >>> import holdfast as hf
-    >>> [method.__name__ for method in (hf.DeDUCE, hf.JSMA) if issubclass(method, hf.images.GreedyPixels)]
-    ['DeDUCE', 'JSMA']
+    >>> [issubclass(method, hf.images.GreedyPixels) for method in (hf.DeDUCE, hf.JSMA)]
+    [True, True]
     """
 
-    advice: ClassVar[str] = "raise max_iter or limit, or ask for less confidence"
+    advice: ClassVar[str] = "raise max_iter or limit, or lower min_probability"
 
     delta: float = 0.2
     limit: int | None = 5
     pixels: int = 1
-    confidence: float | None = 0.5
+    min_probability: float | None = 0.5
     max_iter: int = 700
     momentum: float = 0.0
     momentum_applies_to: Literal["sign", "choice"] = "sign"
@@ -143,7 +144,7 @@ class GreedyPixels(ImageExplainer):
         if mode not in modes:
             raise SettingError(f"momentum_applies_to must be one of {modes}, got {mode!r}")
 
-    def search(self, problem: ImageSearchProblem) -> Found:
+    def search(self, problem: ImageSearchProblem) -> ImageFound:
         n = len(problem)
         shape = problem.x.shape[1:]
         out = problem.x.flatten(1).clone()
@@ -151,7 +152,7 @@ class GreedyPixels(ImageExplainer):
         passes = 0
         waiting = torch.arange(n)
         out_of_time = torch.zeros(n, dtype=torch.bool)
-        slots = Slots.of(problem, waiting[: problem.batch_size], self.momentum > 0)
+        slots = PixelSlots.of(problem, waiting[: problem.batch_size], self.momentum > 0)
         waiting = waiting[problem.batch_size :]
         while len(slots.pair):
             if problem.budget.over():  # what is open comes back as it is
@@ -176,15 +177,15 @@ class GreedyPixels(ImageExplainer):
             new = waiting[: len(done)]
             waiting = waiting[len(done) :]
             if len(new):
-                slots.put(done[: len(new)], Slots.of(problem, new, self.momentum > 0))
+                slots.put(done[: len(new)], PixelSlots.of(problem, new, self.momentum > 0))
             if len(new) < len(done):
                 stays = torch.ones(len(over), dtype=torch.bool).index_fill_(
                     0, done[len(new) :], False
                 )
                 slots = slots.keep(stays.nonzero().squeeze(1))
-        return Found(out.view(n, *shape), iterations, passes, out_of_time)
+        return ImageFound(out.view(n, *shape), iterations, passes, out_of_time)
 
-    def step(self, slots: Slots, g: Tensor, priority: Tensor, over: Tensor) -> Tensor:
+    def step(self, slots: PixelSlots, g: Tensor, priority: Tensor, over: Tensor) -> Tensor:
         """One step of every slot that is not over; returns which slots have nothing left to
         change."""
         limit = LIMIT_OFF if self.limit is None else self.limit
@@ -216,7 +217,7 @@ class GreedyPixels(ImageExplainer):
         return stuck
 
     def _skip(
-        self, slots: Slots, g: Tensor, push: Tensor, priority: Tensor, over: Tensor, limit: int
+        self, slots: PixelSlots, g: Tensor, push: Tensor, priority: Tensor, over: Tensor, limit: int
     ) -> Tensor:
         """Use up the steps of pixels that would be chosen next but cannot move; returns M after
         these steps.

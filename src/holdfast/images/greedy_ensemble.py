@@ -1,12 +1,13 @@
 """Greedy pixels on an ensemble: very confident answers of many networks are answers of the kind
 they were shown.
 
-Schut et al. 2021. Where members disagree the ensemble is not sure, so asking for much confidence
+Schut et al. 2021. Where members disagree the ensemble is not sure, so asking for a high probability
 keeps a search where the training images were:
 
-    g = grad ce(1/M sum_m z_m(x), t)                      z_m: logits of member m, t: the wanted class
-    stop when 1/M sum_m softmax(z_m(x))_t >= 0.99         for each image; the released loop stops a whole batch as soon
-                                                          as every image has changed its class
+    g = grad ce(1/M sum_m z_m(x), t)                 z_m: logits of member m, t: the wanted class
+    stop when 1/M sum_m softmax(z_m(x))_t >= 0.99    for each image; the released loop stops a
+                                                     whole batch as soon as every image has changed
+                                                     its class
 """
 
 from dataclasses import dataclass
@@ -30,15 +31,15 @@ class GreedyEnsemble(GreedyPixels):
     Any other model counts as an ensemble of one.
 
     Args:
-        confidence: mean probability of the wanted class over the members.
+        min_probability: mean probability of the wanted class over the members.
         delta, limit, pixels, max_iter, momentum, shortcut, compact: see `GreedyPixels`.
 
     >>> import holdfast as hf
     >>> from sklearn.datasets import load_digits
     >>> digits = load_digits(n_class=2)
     >>> images, labels = digits.images / 16, digits.target
-    >>> nets = hf.images.Ensemble(members=2, hidden=(16,), epochs=20).fit(images, labels)
-    >>> hf.GreedyEnsemble(confidence=0.9).explain(nets, images[:2], "all").found.tolist()
+    >>> nets = hf.images.ImageEnsemble(members=2, hidden=(16,), epochs=20).fit(images, labels)
+    >>> hf.GreedyEnsemble(min_probability=0.9).explain(nets, images[:2], "all").found.tolist()
     [True, True]
     """
 
@@ -49,7 +50,7 @@ class GreedyEnsemble(GreedyPixels):
     )
     cost: ClassVar[str] = "up to max_iter gradient passes through each network of the ensemble"
 
-    confidence: float | None = 0.99
+    min_probability: float | None = 0.99
     max_iter: int = 5000
 
     def look(self, model: ImageModel, x: Tensor, goal: BoundTarget) -> tuple[Tensor, Slopes]:

@@ -128,14 +128,14 @@ def title(label: object, target: object, room: int) -> str:
 
 
 def caption(cfs: "ImageCounterfactuals", i: int) -> str:
-    """'5 pixels, confidence 0.52'"""
+    """'5 pixels, probability 0.52'"""
     count = int(changed_pixels(cfs)[i])
     what = (
         "not found"
         if cfs.status_codes[i] == Status.NOT_FOUND
         else f"{count} pixel{'s' * (count != 1)}"
     )
-    return f"{what}, confidence {cfs.confidence.iat[i]:.2f}"
+    return f"{what}, probability {cfs.probability.iat[i]:.2f}"
 
 
 def changed_pixels(cfs: "ImageCounterfactuals") -> Ints:
@@ -143,9 +143,15 @@ def changed_pixels(cfs: "ImageCounterfactuals") -> Ints:
     return (cfs.x_cf != cfs.x).any(1).flatten(1).sum(1).numpy()
 
 
+def _shown_size(images: Tensor, zoom: int) -> tuple[int, int]:
+    """Height and width of an image in the picture."""
+    height, width = images.shape[2:]
+    return height * zoom, width * zoom
+
+
 def _by_pair(cfs: "ImageCounterfactuals", shown: Ints, columns: int | None, zoom: int) -> Svg:
     """Blocks of three images with their captions below."""
-    high, wide = (n * zoom for n in cfs.x.shape[2:])
+    high, wide = _shown_size(cfs.x, zoom)
     block = 3 * wide + 2 * GAP
     columns = min(columns or max(1, (PAGE - 2 * MARGIN + BETWEEN) // (block + BETWEEN)), len(shown))
     step = high + 16 + TITLE + 14 + SMALL + BELOW
@@ -174,47 +180,23 @@ def _by_pair(cfs: "ImageCounterfactuals", shown: Ints, columns: int | None, zoom
 def _by_image(cfs: "ImageCounterfactuals", shown: Ints, images: list[int], zoom: int) -> Svg:
     """A line per image: itself, then its counterfactuals by wanted class, and below them what
     changed."""
-    high, wide = (n * zoom for n in cfs.x.shape[2:])
+    high, wide = _shown_size(cfs.x, zoom)
     targets = cfs.goal.label.numpy()
-    count = changed_pixels(cfs)
     wanted = sorted({int(targets[i]) for i in shown})
     # the image itself stands apart
     step = 2 * high + GAP + 12 + SMALL + 36
     first = wide + BETWEEN
     drawing = Drawing()
     drawing.text("original", MARGIN, MARGIN + TITLE, capital=SMALL, colour=QUIET, room=wide + GAP)
-    for n, place in enumerate(wanted):
-        middle = MARGIN + first + n * (wide + GAP) + wide / 2
-        name = f"→ {cfs.classes[place]}"
-        drawing.text(
-            name,
-            middle,
-            MARGIN + TITLE,
-            capital=TITLE,
-            colour=INK,
-            room=wide,
-            bold=True,
-            centred=True,
-        )
+    lanes = {place: MARGIN + first + n * (wide + GAP) for n, place in enumerate(wanted)}
+    for place, left in lanes.items():
+        _head(drawing, f"→ {cfs.classes[place]}", left, wide)
     for line, image in enumerate(images):
         top = MARGIN + HEAD + line * step
-        own = shown[cfs.source[shown] == image]
-        label = str(cfs.label[int(own[0])])
-        _framed(drawing, colours(cfs.x[int(own[0])]), MARGIN, top, zoom, label)
-        below = top + high + 16 + TITLE
-        drawing.text(label, MARGIN, below, capital=TITLE, colour=INK, room=wide, bold=True)
-        drawing.text(
-            f"image {image}", MARGIN, below + 14 + SMALL, capital=SMALL, colour=QUIET, room=first
-        )
-        for i in own.tolist():
-            left = MARGIN + first + wanted.index(int(targets[i])) * (wide + GAP)
-            _, after, changed = _three(cfs, i).items()
-            _framed(drawing, after[1], left, top, zoom, after[0])
-            _framed(drawing, changed[1], left, top + high + GAP, zoom, changed[0])
-            failed = cfs.status_codes[i] == Status.NOT_FOUND
-            words, colour = ("not found", RED) if failed else (f"{count[i]} px", QUIET)
-            base = top + 2 * high + GAP + 12 + SMALL
-            drawing.text(words, left, base, capital=SMALL, colour=colour, room=wide)
+        pairs_of_image = shown[cfs.source[shown] == image]
+        _original(drawing, cfs, int(pairs_of_image[0]), image, top, zoom)
+        for i in pairs_of_image.tolist():
+            _answer(drawing, cfs, i, lanes[int(targets[i])], top, zoom)
     width = first + len(wanted) * (wide + GAP) - GAP
     height = len(images) * step - 36
     return _finished(
@@ -225,6 +207,57 @@ def _by_image(cfs: "ImageCounterfactuals", shown: Ints, images: list[int], zoom:
     )
 
 
+def _head(drawing: Drawing, name: str, left: int, wide: int) -> None:
+    """The name of a class above its column."""
+    drawing.text(
+        name,
+        left + wide / 2,
+        MARGIN + TITLE,
+        capital=TITLE,
+        colour=INK,
+        room=wide,
+        bold=True,
+        centred=True,
+    )
+
+
+def _original(
+    drawing: Drawing, cfs: "ImageCounterfactuals", i: int, image: int, top: int, zoom: int
+) -> None:
+    """The image of pair i at the left of its line, with its class and its number."""
+    high, wide = _shown_size(cfs.x, zoom)
+    label = str(cfs.label[i])
+    _framed(drawing, colours(cfs.x[i]), MARGIN, top, zoom, label)
+    below = top + high + 16 + TITLE
+    drawing.text(label, MARGIN, below, capital=TITLE, colour=INK, room=wide, bold=True)
+    drawing.text(
+        f"image {image}",
+        MARGIN,
+        below + 14 + SMALL,
+        capital=SMALL,
+        colour=QUIET,
+        room=wide + BETWEEN,
+    )
+
+
+def _answer(
+    drawing: Drawing, cfs: "ImageCounterfactuals", i: int, left: int, top: int, zoom: int
+) -> None:
+    """The answer of pair i, what changed below it, and how many pixels these are."""
+    high, wide = _shown_size(cfs.x, zoom)
+    _, after, changed = _three(cfs, i).items()
+    _framed(drawing, after[1], left, top, zoom, after[0])
+    _framed(drawing, changed[1], left, top + high + GAP, zoom, changed[0])
+    if cfs.status_codes[i] == Status.NOT_FOUND:
+        words = "not found"
+        colour = RED
+    else:
+        words = f"{changed_pixels(cfs[[i]])[0]} px"
+        colour = QUIET
+    base = top + 2 * high + GAP + 12 + SMALL
+    drawing.text(words, left, base, capital=SMALL, colour=colour, room=wide)
+
+
 def _three(cfs: "ImageCounterfactuals", i: int) -> dict[str, Bytes]:
     """What a pair shows, by name."""
     both = {"original": colours(cfs.x[i]), "counterfactual": colours(cfs.x_cf[i])}
@@ -233,7 +266,8 @@ def _three(cfs: "ImageCounterfactuals", i: int) -> dict[str, Bytes]:
 
 def _framed(drawing: Drawing, pixels: Bytes, x: int, y: int, zoom: int, words: str) -> None:
     """An image with a thin frame around it: differences are white on white."""
-    high, wide = (zoom * n for n in pixels.shape[:2])
+    high = zoom * pixels.shape[0]
+    wide = zoom * pixels.shape[1]
     drawing.rectangle(x - 2, y - 2, wide + 4, high + 4, EDGE)
     drawing.image(pixels, x, y, zoom, words)
 

@@ -157,8 +157,8 @@ def save(cfs: "ImageCounterfactuals", path: Path) -> None:
     writers: dict[str, Callable[[Path], object]] = {
         ".parquet": lambda file: untyped("pyarrow.parquet").write_table(_to_arrow(cfs), file),
         ".npz": lambda file: _zip(file, arrays_of(cfs)),
-        ".csv": lambda file: datasets.write_table(cfs.to_table(), file),
-        ".json": lambda file: datasets.write_table(cfs.to_table(), file),
+        ".csv": lambda file: datasets.write_table(cfs.table(), file),
+        ".json": lambda file: datasets.write_table(cfs.table(), file),
         ".png": cfs.grid,
         ".svg": cfs.grid,
         ".html": cfs.report,
@@ -180,7 +180,7 @@ def arrays_of(cfs: "ImageCounterfactuals") -> dict[str, NDArray[Any]]:
         "label": _strings(cfs.label),
         "target": _strings(cfs.target),
         "status": cfs.status_codes,
-        "confidence": cfs.confidence.to_numpy(),
+        "probability": cfs.probability.to_numpy(),
         "iterations": cfs.iterations,
         "scores": cfs.scores.numpy(),
     }
@@ -200,6 +200,8 @@ def _to_arrow(cfs: "ImageCounterfactuals") -> Any:
         flat = pa.array(np.ascontiguousarray(values.numpy()).reshape(-1))
         return pa.FixedSizeListArray.from_arrays(flat, wide)
 
+    # Typed columns for what is long, one JSON text for what is about all pairs: no code is run by
+    # reading either.
     columns = {
         "image": lists(cfs.x),
         "counterfactual": lists(cfs.x_cf),
@@ -254,6 +256,7 @@ def _from_arrow(table: Any, content: dict[str, Any]) -> "ImageCounterfactuals":
     def numbers(name: str) -> NDArray[np.int64]:
         return np.array(table[name].to_numpy(), dtype=np.int64)
 
+    # The file may be anybody's: what does not fit together is an error before it is an answer.
     names = [c for c in table.column_names if c.startswith("score:")]
     if len(names) != len(content["classes"]):
         raise ValueError(f"{len(names)} scores of {len(content['classes'])} classes")

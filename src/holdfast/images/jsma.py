@@ -5,7 +5,7 @@ step, and a pixel is closed once a step leaves it at 0 or 1. The original (Paper
 Limitations of Deep Learning in Adversarial Settings", 2016) only brightens, and chooses by
 saliency, one pixel or the best of all pairs:
 
-    a_i = d F_t / d x_i,    b_i = sum_{j != t} d F_j / d x_i            F: logits, t: the wanted class
+    a_i = d F_t / d x_i,    b_i = sum_{j != t} d F_j / d x_i,    F: logits, t: the wanted class
     S_i  = a_i |b_i|                     where a_i >= 0 and b_i <= 0, else 0
     S_ij = (a_i + a_j) |b_i + b_j|       where a_i + a_j >= 0 and b_i + b_j <= 0, else 0
 """
@@ -36,7 +36,7 @@ class JSMA(GreedyPixels):
         saliency: "gradient" (as DeDUCE compares with it), or "original" (Papernot et al.: only
             brighter, by saliency; `pixels` is 1, or 2 for the best pair). The original paints
             pixels white at once: `delta=1`.
-        delta, limit, pixels, confidence, max_iter, lock_at_bounds, shortcut, compact: see
+        delta, limit, pixels, min_probability, max_iter, lock_at_bounds, shortcut, compact: see
             `GreedyPixels`.
 
     >>> import holdfast as hf
@@ -55,7 +55,7 @@ class JSMA(GreedyPixels):
     cost: ClassVar[str] = (
         "up to max_iter gradient passes, each of two with the original saliency map"
     )
-    advice: ClassVar[str] = "raise max_iter, or ask for less confidence"
+    advice: ClassVar[str] = "raise max_iter, or lower min_probability"
 
     limit: int | None = None
     lock_at_bounds: bool = True

@@ -80,6 +80,7 @@ def fit_images(
             right = 0
             order = torch.randperm(len(x), generator=generator)
             for i, rows in enumerate(batched(order, schedule.batch_size)):
+                # the step falls tenfold after each of these shares of the whole training
                 done = (epoch + i / batches) / schedule.epochs
                 for group in optimizer.param_groups:
                     group["lr"] = schedule.lr / 10 ** sum(done >= drop for drop in schedule.drops)

@@ -118,7 +118,8 @@ class ImageModel:
     >>> import holdfast as hf
     >>> from torch import nn
     >>> module = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 3))
-    >>> model = hf.images.ImageModel.of(module, (1, 8, 8), features="2", classes=["cat", "dog", "fox"])
+    >>> names = ["cat", "dog", "fox"]
+    >>> model = hf.images.ImageModel.of(module, (1, 8, 8), features="2", classes=names)
     >>> model.classes, model.feature_count
     (('cat', 'dog', 'fox'), 16)
     """
@@ -174,6 +175,8 @@ class ImageModel:
             outputs: what the module returns, "logits" (log-probabilities are some) or
                 "probabilities".
         """
+        # What is wrapped already, or holds a model, comes back as it is, so that every function can
+        # take a module, an estimator or a model alike.
         if isinstance(module, ImageModel):
             return module
         own = getattr(module, "model_", None)
@@ -211,6 +214,8 @@ class ImageModel:
 
     def _probe(self) -> tuple[Tensor | None, Tensor]:
         """Features and scores of a few grey images; an error that says what does not fit."""
+        # Found out here, what does not fit is told in words; in a search it would be a shape error
+        # from somewhere inside torch.
         x = torch.linspace(0, 1, 8)[:, None, None, None].expand(8, *self.size).contiguous()
         try:
             z, raw = self._forward(x)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from holdfast._core.checks import optional
 from holdfast._core.types import Ints
 from holdfast.errors import MissingExtraError
-from holdfast.images.charts import confidence_chart, pixels_chart
+from holdfast.images.charts import pixels_chart, probability_chart
 from holdfast.images.grid import chosen, colours, difference
 from holdfast.render.charts.theme import to_svg
 from holdfast.render.html import by_status, inline_svg, middle, provenance, render, write_page
@@ -49,14 +49,14 @@ def write_report(cfs: "ImageCounterfactuals", path: Path) -> Path:
     # Answers first: they are what one came for.
     order = np.concatenate([found, failed, np.flatnonzero(cfs.status_codes == Status.ALREADY_MET)])
     listed = cards(cfs, np.sort(order[:MOST_PAIRS]))
-    pixels, confidence = charts(cfs, found)
+    pixels, probability = charts(cfs, found)
     return write_page(
         path,
         "images.html",
         headline=headline(cfs),
         figures=figures(cfs),
         pixels=pixels,
-        confidence=confidence,
+        probability=probability,
         found=len(found),
         matrix=matrix(cfs),
         total=len(cfs),
@@ -72,7 +72,7 @@ def write_report(cfs: "ImageCounterfactuals", path: Path) -> Path:
 
 
 def charts(cfs: "ImageCounterfactuals", found: Ints) -> tuple[Markup | None, Markup | None]:
-    """Histograms of pixels changed and of confidence, if the extra is there that draws them."""
+    """Histograms of pixels changed and of probability, if the extra is there that draws them."""
     try:
         for module in ("altair", "vl_convert"):
             optional(module, "plot")
@@ -81,8 +81,8 @@ def charts(cfs: "ImageCounterfactuals", found: Ints) -> tuple[Markup | None, Mar
     if not len(found):
         return None, None
     pixels = cfs.pixels.to_numpy()[found]
-    sure = cfs.confidence.to_numpy()[found]
-    return inline_svg(to_svg(pixels_chart(pixels))), inline_svg(to_svg(confidence_chart(sure)))
+    sure = cfs.probability.to_numpy()[found]
+    return inline_svg(to_svg(pixels_chart(pixels))), inline_svg(to_svg(probability_chart(sure)))
 
 
 # ---- what the pages say
@@ -118,7 +118,7 @@ def figures(cfs: "ImageCounterfactuals") -> list[tuple[str, str, str]]:
         *by_status(cfs, "pairs"),
         ("Median pixels", middle(cfs.pixels, found, "median", "g"), "changed per answer"),
         ("Median l1", middle(cfs.cost("l1"), found, "median", ".2f"), "sum of all changes"),
-        ("Mean confidence", middle(cfs.confidence, found, "mean", ".1%"), "in the wanted class"),
+        ("Mean probability", middle(cfs.probability, found, "mean", ".1%"), "of the wanted class"),
         (
             "Time",
             f"{cfs.run.seconds:.2f} s",
@@ -155,13 +155,14 @@ def matrix(cfs: "ImageCounterfactuals") -> dict[str, Any] | None:
 def cards(cfs: "ImageCounterfactuals", pairs: Ints) -> list[dict[str, str]]:
     """Pairs as strings and addresses of pictures; an image that is asked about several times is
     made once."""
+    # Nine classes ask about the same image nine times, and PNG files are most of the page.
     images = {
         row: _url(colours(cfs.x[i]))
         for i, row in zip(pairs.tolist(), cfs.source[pairs].tolist(), strict=True)
     }
     label = cfs.label
     target = cfs.target
-    sure = cfs.confidence.to_numpy()
+    sure = cfs.probability.to_numpy()
     pixels = cfs.pixels.to_numpy()
     l1 = cfs.cost("l1").to_numpy()
 
@@ -175,7 +176,7 @@ def cards(cfs: "ImageCounterfactuals", pairs: Ints) -> list[dict[str, str]]:
             "target": str(target[i]),
             "status": status.words,
             "reason": cfs.reasons[i],
-            "confidence": f"{sure[i]:.1%}",
+            "probability": f"{sure[i]:.1%}",
             "pixels": "" if failed else f"{pixels[i]:g}",
             "l1": "" if failed else f"{l1[i]:.2f}",
             "iterations": f"{cfs.iterations[i]:,}",

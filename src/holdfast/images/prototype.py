@@ -3,21 +3,22 @@
 Van Looveren and Klaise, "Interpretable Counterfactual Explanations Guided by Prototypes", 2021;
 with the settings that their library has for digits, and as Höltgen et al. 2021 compare with it.
 
-    minimise over x'   c max(0, p_l(x') - max_{i != l} p_i(x') + kappa)      l: the class of x0
+    minimise over x'   c max(0, p_l(x') - max_{i != l} p_i(x') + kappa)    l: the class of x0
                        + beta |x' - x0|_1 + |x' - x0|_2^2
-                       + gamma |x' - AE(x')|_2^2                             look like the data
-                       + theta |ENC(x') - proto_t|_2^2                       look like the wanted class t
-    proto_t            mean code of the k training images predicted as t whose codes are nearest to that of x0
+                       + gamma |x' - AE(x')|_2^2                           look like the data
+                       + theta |ENC(x') - proto_t|_2^2                     look like the class t
+    proto_t            mean code of the k training images predicted as t whose codes are nearest
+                       to that of x0
 
-    v_0 = x_0;  for k = 0 .. steps - 1:                                      FISTA, see `methods/_fista.py`
+    v_0 = x_0;  for k = 0 .. steps - 1:                           FISTA, see `methods/_fista.py`
         g       = gradient of all but the l1 term at v_k, cut off at 1000
-        x_{k+1} = clip( x_0 + S_beta( v_k - lr sqrt(1 - k / steps) g - x_0 ), 0, 1 )        S: soft shrinkage
+        x_{k+1} = clip( x_0 + S_beta( v_k - lr sqrt(1 - k / steps) g - x_0 ), 0, 1 )
         v_{k+1} = clip( x_{k+1} + (k + 1) / (k + 4) (x_{k+1} - x_k), 0, 1 )
 
-The answer is the x_k of least beta l1 + l2^2 that has the wanted outcome, over all weights c: 10
-times as much after one without an answer, else by bisection. Note that the hinge only drives away
-from l; it is the prototype that leads to t. The library has images with values from -0.5 to 0.5.
-Distances are the same in ours, and the autoencoder shifts its inputs itself.
+S is soft shrinkage. The answer is the x_k of least beta l1 + l2^2 that has the wanted outcome, over
+all weights c: 10 times as much after one without an answer, else by bisection. Note that the hinge
+only drives away from l; it is the prototype that leads to t. The library has images with values
+from -0.5 to 0.5. Distances are the same in ours, and the autoencoder shifts its inputs itself.
 
 Two shortcuts leave every number as it is. Where the hinge is off its gradient is 0, so rows whose
 hinge was off at the step before go forward only, and again with the way back if it turns out to be
@@ -40,7 +41,7 @@ from holdfast._core.types import Outcomes
 from holdfast.distances import l1, squared_l2
 from holdfast.errors import SettingError
 from holdfast.images.autoencoders import Codec, ConvAutoencoder, ready_for
-from holdfast.images.explainer import Found, ImageExplainer, ImageSearchProblem
+from holdfast.images.explainer import ImageExplainer, ImageFound, ImageSearchProblem
 from holdfast.images.model import ImageModel, ImageModelLike, ImagesLike, as_images, padded, words
 from holdfast.methods._fista import bisected
 
@@ -62,7 +63,7 @@ class Prototype(ImageExplainer):
         lr: first step size; it falls with the root of the steps left.
         k: training images that a prototype is the mean of.
         autoencoder: a `ConvAutoencoder`; one that knows images already is taken as it is.
-        confidence: how likely the wanted class must become; None: likelier than any other.
+        min_probability: how likely the wanted class must become; None: likelier than any other.
 
     >>> import holdfast as hf
     >>> from sklearn.datasets import load_digits
@@ -94,7 +95,7 @@ class Prototype(ImageExplainer):
     lr: float = 0.01
     k: int = 5
     autoencoder: ConvAutoencoder | None = None
-    confidence: float | None = None
+    min_probability: float | None = None
 
     def fit(
         self, model: ImageModelLike, images: ImagesLike, labels: Outcomes | None = None
@@ -123,11 +124,12 @@ class Prototype(ImageExplainer):
         for name in ("bisections", "steps", "k"):
             if not getattr(self, name) >= 1:
                 raise SettingError(f"{name} must be at least 1, got {getattr(self, name)}")
-        size, own = words(model.size), words(self.autoencoder_.size)
+        size = words(model.size)
+        own = words(self.autoencoder_.size)
         if size != own:
             raise SettingError(f"the autoencoder is for images of {own}, the model takes {size}")
 
-    def search(self, problem: ImageSearchProblem) -> Found:
+    def search(self, problem: ImageSearchProblem) -> ImageFound:
         n = len(problem)
         passes = 0
         x = problem.x.clone()
@@ -139,9 +141,9 @@ class Prototype(ImageExplainer):
             x[rows] = part.x
             iterations[rows] = part.iterations
             passes = passes + part.passes
-        return Found(x, iterations, passes)
+        return ImageFound(x, iterations, passes)
 
-    def _walk(self, problem: ImageSearchProblem) -> Found:
+    def _walk(self, problem: ImageSearchProblem) -> ImageFound:
         """All weights of the hinge for some pairs at once."""
         x = problem.x
         n = len(problem)
@@ -149,6 +151,8 @@ class Prototype(ImageExplainer):
         best = Cheapest(problem, self.beta)
         draw = self._draw(problem)
 
+        # `bisected` asks for the next weight, and for the next step, only when it has judged the
+        # last: so the time budget ends either loop.
         def weights() -> Iterator[Iterator[int]]:
             for _ in range(self.bisections):
                 best.begin()
@@ -244,7 +248,7 @@ class Hinge:
         self.kappa = kappa
         self.passes = len(problem)
         self.own = problem.model(problem.x).argmax(1)
-        # An image that has the wanted class already, only not with the confidence asked for, must
+        # An image that has the wanted class already, only not with the probability asked for, must
         # not leave it.
         self.used = self.own != problem.goal.label
         self.on = self.used.clone()  # at the last step
@@ -318,8 +322,8 @@ class Cheapest:
         self.iterations[better] = self.steps
         return self.hit
 
-    def done(self, passes: int) -> Found:
+    def done(self, passes: int) -> ImageFound:
         """The answers, or the last images where there are none."""
         has = self.price < math.inf
         x = torch.where(per_row(has, self.last), self.x, self.last)
-        return Found(x, torch.where(has, self.iterations, self.steps), passes + self.passes)
+        return ImageFound(x, torch.where(has, self.iterations, self.steps), passes + self.passes)

@@ -1,11 +1,12 @@
-"""How real images look: three scores that ask different models, and how well a score tells data
+"""How real images look: two scores that ask different models, and how well a score tells data
 from something else.
 
-    anogan            distance to the nearest image that a GAN of the data generates           lower is more real
-    reconstruction    |x - dec(enc(x))|_1 of an autoencoder of the data                        lower is more real
-    log_density       log p(z) of the classifier's features under those of its training data   higher is more real
+    reconstruction    |x - dec(enc(x))|_1 of an autoencoder of the data          lower is more real
+    log_density       log p(z) of the classifier's features, z, under those
+                      of its training data                                       higher is more real
 
-    auroc    probability that an image from outside scores as less real than one from inside, ties counting half
+    auroc    probability that an image from outside scores as less real than one from inside,
+             ties counting half
 
 A score that cannot tell digits from letters says little about digits that a method made up; so look
 at `auroc` first.
@@ -20,7 +21,6 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import SettingError
-from holdfast.images.anogan.anogan import AnoGAN, Gan, anogan_score
 from holdfast.images.model import ImagesLike, as_images
 from holdfast.images.result import ImageCounterfactuals
 from holdfast.target import Status
@@ -28,7 +28,7 @@ from holdfast.target import Status
 if TYPE_CHECKING:
     from holdfast.models.density import FeatureDensity
 
-LOWER_IS_BETTER = {"anogan": True, "reconstruction": True, "log_density": False}
+LOWER_IS_BETTER = {"reconstruction": True, "log_density": False}
 
 
 class Reconstructs(Protocol):
@@ -40,24 +40,16 @@ class Reconstructs(Protocol):
 def realism(
     images: ImagesLike,
     *,
-    gan: Gan | None = None,
     vae: Reconstructs | None = None,
     density: "FeatureDensity | None" = None,
-    anogan: AnoGAN | None = None,
-    progress: bool = False,
 ) -> pd.DataFrame:
     """One line per image, one column per score whose model is given.
-
-    With a GAN there is also `anogan_spread`, how far apart the descents of an image ended.
 
     Args:
         images: what `hf.images.ImageModel` takes, or `ImageCounterfactuals`: then their answers are
             scored, and pairs without one have missing values.
-        gan: a fitted `WGAN`.
         vae: a fitted `ConvVAE`, or anything else with a `reconstruct`.
         density: a fitted `FeatureDensity` of the classifier.
-        anogan: how to search with the GAN; left out: `AnoGAN.fast()`.
-        progress: show a bar on stderr.
 
     >>> import holdfast as hf
     >>> from sklearn.datasets import load_digits
@@ -67,8 +59,8 @@ def realism(
     >>> hf.images.realism.realism(images[:2], vae=vae).shape
     (2, 1)
     """
-    if gan is None and vae is None and density is None:
-        raise SettingError("nothing to score with; give at least one of gan, vae and density")
+    if vae is None and density is None:
+        raise SettingError("nothing to score with; give at least one of vae and density")
     index = slice(None)
     if isinstance(images, ImageCounterfactuals):
         index = images.status_codes != Status.NOT_FOUND
@@ -78,9 +70,6 @@ def realism(
         x = as_images(images)
         n = len(x)
     columns = dict[str, Any]()
-    if gan is not None:
-        found = anogan_score(gan, x, anogan, progress=progress)
-        columns |= {"anogan": found.score.numpy(), "anogan_spread": found.spread.numpy()}
     if vae is not None:
         columns["reconstruction"] = (vae.reconstruct(x) - x).abs().flatten(1).sum(1).numpy()
     if density is not None:
@@ -95,7 +84,9 @@ def auroc(
     """How well a score tells images from outside the data from those inside: 1 always, 0.5 not at
     all.
 
-    (sum of the ranks of `outside` among all - m (m + 1) / 2) / (n m),    n inside, m outside, ties sharing their ranks
+    (sum of the ranks of `outside` among all - m (m + 1) / 2) / (n m)
+
+    with n scores inside and m outside; ties share their ranks.
 
     Args:
         inside, outside: scores of images of the data, and of something else.

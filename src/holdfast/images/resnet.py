@@ -103,7 +103,7 @@ Plan = tuple[int, int, int, tuple[int, int]]
 Conv = Callable[..., nn.Module]
 
 
-class Block(nn.Module):
+class ResidualBlock(nn.Module):
     """x -> act(W2 act(W1 x) + shortcut(x)), each W with batch normalisation (training) or a bias
     (folded)."""
 
@@ -138,10 +138,11 @@ class ResNet(nn.Module):
         super().__init__()
         conv = conv or _biased
         self.shape = shape
-        kernel, stride = (3, 1) if shape.spectral else (7, 2)
+        kernel = 3 if shape.spectral else 7
+        stride = 1 if shape.spectral else 2
         self.stem = conv(shape.channels, shape.width, kernel, stride, shape.sides)
         self.blocks = nn.ModuleList(
-            [Block(conv, plan, spectral=shape.spectral) for plan in shape.blocks()]
+            [ResidualBlock(conv, plan, spectral=shape.spectral) for plan in shape.blocks()]
         )
         self.head = nn.Linear(shape.features, shape.classes)
 

@@ -1,8 +1,7 @@
 """Counterfactual images: one per pair of an image and a wanted class."""
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import pandas as pd
 from torch import Tensor
 
 from holdfast import datasets
+from holdfast._core.result import as_json
 from holdfast.counterfactuals import Answers, Run
 from holdfast.distances import Distance, distance_of
 from holdfast.target import BoundTarget
@@ -32,7 +32,7 @@ class ImageCounterfactuals(Answers):
     >>> images, labels = digits.images / 16, digits.target
     >>> net = hf.images.PlainResNet(width=4, stages=1, epochs=3, batch_size=32).fit(images, labels)
     >>> cfs = hf.JSMA().explain(net, images[:3], "all")
-    >>> len(cfs), len(cfs[cfs.found]), cfs[0].to_table()["row"].tolist()
+    >>> len(cfs), len(cfs[cfs.found]), cfs[0].table()["row"].tolist()
     (3, 3, [0])
     """
 
@@ -62,9 +62,9 @@ class ImageCounterfactuals(Answers):
         return self._names(self.goal.label.numpy())
 
     @property
-    def confidence(self) -> "pd.Series[float]":
+    def probability(self) -> "pd.Series[float]":
         """Probability of the wanted class that the model gives to each answer."""
-        return pd.Series(self.goal.confidence(self.scores).numpy())
+        return pd.Series(self.goal.value(self.scores).numpy())
 
     @property
     def pixels(self) -> "pd.Series[float]":
@@ -99,8 +99,8 @@ class ImageCounterfactuals(Answers):
         }
         return pd.DataFrame(place | values)
 
-    def to_table(self) -> pd.DataFrame:
-        """One line per pair: row, label, target, status, confidence, pixels changed, l1,
+    def table(self) -> pd.DataFrame:
+        """One line per pair: row, label, target, status, probability, pixels changed, l1,
         iterations, reason."""
         status = self.status
         columns = {
@@ -108,7 +108,7 @@ class ImageCounterfactuals(Answers):
             "label": self.label,
             "target": self.target,
             "status": status["status"],
-            "confidence": self.confidence,
+            "probability": self.probability,
             "pixels": self.pixels.astype("Int64"),
             "l1": self.cost("l1"),
             "iterations": self.iterations,
@@ -116,11 +116,18 @@ class ImageCounterfactuals(Answers):
         }
         return pd.DataFrame(columns)
 
-    def to_json(self) -> str:
-        """The table as a JSON list of records."""
-        return json.dumps(
-            datasets.records(self.to_table()), indent=1, ensure_ascii=False, default=str
-        )
+    def to_dict(self) -> dict[str, Any]:
+        """The run, and the lines of `table` as records, as plain values; what is missing is
+        None."""
+        return {
+            "summary": self.summary(),
+            "run": asdict(self.run),
+            "answers": datasets.records(self.table()),
+        }
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """The same as JSON, written to a file where there is one to write to."""
+        return as_json(self.to_dict(), path)
 
     def summary(self) -> str:
         """One line: how many images and pairs, how many answered, by which method, in what time."""
@@ -181,6 +188,10 @@ class ImageCounterfactuals(Answers):
             picture.save(path)
         return picture
 
+    def plot(self) -> "Svg":
+        """The picture of `grid` with its usual settings."""
+        return self.grid()
+
     def report(self, path: str | Path) -> Path:
         """Write a self-contained page with images, figures and provenance; charts need the `plot`
         extra."""
@@ -191,8 +202,8 @@ class ImageCounterfactuals(Answers):
     def save(self, path: str | Path) -> None:
         """Write what the extension asks for.
 
-        `.parquet` holds everything, and `load` reads it; `.npz` the arrays; `.csv` and `.json` what
-        `to_table` gives; `.png` and `.svg` the picture of `grid`; `.html` the page of `report`.
+        `.parquet` holds everything, and `load` reads it; `.npz` the arrays; `.csv` and `.json` the
+        lines of `table`; `.png` and `.svg` the picture of `grid`; `.html` the page of `report`.
         """
         from holdfast.images.io import save
 

@@ -2,11 +2,13 @@
 
 Joshi et al. 2019, as Höltgen et al. 2021 compare with it.
 
-    minimise over z    ce(f(G(z)), t) + lam sum_pixels |G(z) - x0|             from z = mean of ENC(x0)
+    minimise over z    ce(f(G(z)), t) + lam sum_pixels |G(z) - x0|        from z = mean of ENC(x0)
 
     y = G(z), with locked pixels copied from x0
     stop if the wanted class is likely enough at y
-    z <- z - step J_G^T ( grad ce(y) + lam sign(y - x0) )                      nothing comes from pixels that are locked
+    z <- z - step J_G^T ( grad ce(y) + lam sign(y - x0) )
+
+where nothing comes from pixels that are locked.
 
 The derivative of |u| is the sign of u, 0 at 0. Steps belong to their limits: 1e-5 to 50,000 steps,
 1e-4 to 10,000 and 1e-3 to 5,000. The answer is y, so it differs from the image nearly everywhere.
@@ -26,7 +28,7 @@ from holdfast._core.types import Outcomes
 from holdfast.errors import SettingError
 from holdfast.images.autoencoders import Codec, ConvVAE, ready_for
 from holdfast.images.deduce import cross_entropy
-from holdfast.images.explainer import Found, ImageExplainer, ImageSearchProblem
+from holdfast.images.explainer import ImageExplainer, ImageFound, ImageSearchProblem
 from holdfast.images.model import ImageModel, ImageModelLike, ImagesLike, as_images, padded, words
 
 Optimizer = Literal["sgd", "adam"]
@@ -48,14 +50,16 @@ class REVISE(ImageExplainer):
         patience: give up a pair whose loss has not fallen by a thousandth in this many steps; None:
             never.
         vae: a `ConvVAE`; one that knows images already is taken as it is.
-        confidence: the wanted class must become this likely.
+        min_probability: the wanted class must become this likely.
 
     >>> import holdfast as hf
     >>> from sklearn.datasets import load_digits
     >>> digits = load_digits(n_class=2)
     >>> images, labels = digits.images / 16, digits.target
     >>> net = hf.images.PlainResNet(width=4, stages=1, epochs=3, batch_size=32).fit(images, labels)
-    >>> method = hf.images.REVISE(optimizer="adam", max_iter=100, vae=hf.images.ConvVAE(epochs=2)).fit(net, images)
+    >>> vae = hf.images.ConvVAE(epochs=2)
+    >>> method = hf.images.REVISE(optimizer="adam", max_iter=100, vae=vae)
+    >>> method = method.fit(net, images)
     >>> len(method.explain(net, images[:2], "all"))
     2
     """
@@ -75,7 +79,7 @@ class REVISE(ImageExplainer):
     optimizer: Optimizer = "sgd"
     patience: int | None = None
     vae: ConvVAE | None = None
-    confidence: float | None = 0.5
+    min_probability: float | None = 0.5
 
     def fit(
         self, model: ImageModelLike, images: ImagesLike, labels: Outcomes | None = None
@@ -98,11 +102,12 @@ class REVISE(ImageExplainer):
         patient = self.patience is None or self.patience >= 1
         if not patient:
             raise SettingError(f"patience must be at least 1, or None, got {self.patience}")
-        size, own = words(model.size), words(self.vae_.size)
+        size = words(model.size)
+        own = words(self.vae_.size)
         if size != own:
             raise SettingError(f"the VAE is for images of {own}, the model takes {size}")
 
-    def search(self, problem: ImageSearchProblem) -> Found:
+    def search(self, problem: ImageSearchProblem) -> ImageFound:
         n = len(problem)
         net = self.vae_.fitted()
         passes = 0
@@ -110,7 +115,7 @@ class REVISE(ImageExplainer):
         iterations = torch.zeros(n, dtype=torch.int64)
         waiting = torch.arange(n)
         locks = not bool(problem.free.all())
-        slots = Slots.of(problem, waiting[: problem.batch_size], net)
+        slots = LatentSlots.of(problem, waiting[: problem.batch_size], net)
         waiting = waiting[problem.batch_size :]
         while len(slots.pair):
             look = Look(slots, net, problem.model, self.lam, locks)
@@ -129,23 +134,22 @@ class REVISE(ImageExplainer):
             slots, waiting = slots.refilled(
                 done, problem, waiting[:0] if out_of_time else waiting, net
             )
-        return Found(out, iterations, passes)
+        return ImageFound(out, iterations, passes)
 
-    def move(self, slots: "Slots", g: Tensor) -> None:
+    def move(self, slots: "LatentSlots", g: Tensor) -> None:
         """One step of every slot against its gradient (s, latent)."""
         step = STEPS[self.optimizer] if self.step is None else self.step
         if self.optimizer == "adam":
             a, b = BETAS
             slots.mean = a * slots.mean + (1 - a) * g
             slots.square = b * slots.square + (1 - b) * g.square()
-            small, large = (
-                correction(beta, self.max_iter + 1)[slots.count][:, None] for beta in BETAS
-            )
+            small = correction(a, self.max_iter + 1)[slots.count][:, None]
+            large = correction(b, self.max_iter + 1)[slots.count][:, None]
             g = slots.mean / small / ((slots.square / large).sqrt() + TINY)
         slots.z = slots.z - step * g
         slots.count = slots.count + 1
 
-    def _stale(self, slots: "Slots", loss: Tensor) -> Tensor:
+    def _stale(self, slots: "LatentSlots", loss: Tensor) -> Tensor:
         """(s,) which slots have made no progress for too long."""
         better = loss < slots.least * (1 - PROGRESS)
         slots.least = torch.where(better, loss, slots.least)
@@ -163,7 +167,7 @@ def correction(beta: float, steps: int) -> Tensor:
 
 
 @dataclass
-class Slots:
+class LatentSlots:
     """The pairs being worked on; all tensors have one row a slot."""
 
     pair: Tensor  # (s,) which pair of the problem is in the slot
@@ -178,7 +182,7 @@ class Slots:
     since: Tensor  # (s,) steps since then
 
     @classmethod
-    def of(cls, problem: ImageSearchProblem, pair: Tensor, net: Codec) -> "Slots":
+    def of(cls, problem: ImageSearchProblem, pair: Tensor, net: Codec) -> "LatentSlots":
         x = problem.x[pair]
         z = net.encode(padded(x))[: len(pair)]
         zeros = torch.zeros(len(pair), dtype=torch.int64)
@@ -197,15 +201,15 @@ class Slots:
 
     def refilled(
         self, done: Tensor, problem: ImageSearchProblem, waiting: Tensor, net: Codec
-    ) -> tuple["Slots", Tensor]:
+    ) -> tuple["LatentSlots", Tensor]:
         """The slots with others in place of finished pairs, fewer of them if nobody waits; and who
         still does."""
         if not len(done):
             return self, waiting
         stays = torch.ones(len(self.pair), dtype=torch.bool).index_fill_(0, done, False)
         old = vars(self)
-        new = vars(Slots.of(problem, waiting[: len(done)], net))
-        return Slots(*(torch.cat([old[k][stays], new[k]]) for k in old)), waiting[len(done) :]
+        new = vars(LatentSlots.of(problem, waiting[: len(done)], net))
+        return LatentSlots(*(torch.cat([old[k][stays], new[k]]) for k in old)), waiting[len(done) :]
 
 
 class Look:
@@ -213,7 +217,7 @@ class Look:
     codes."""
 
     def __init__(
-        self, slots: Slots, net: Codec, model: ImageModel, lam: float, locks: bool
+        self, slots: LatentSlots, net: Codec, model: ImageModel, lam: float, locks: bool
     ) -> None:
         self.n = len(slots.pair)
         self.lam = lam

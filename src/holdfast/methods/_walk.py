@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from holdfast._core.adam import adam_step
+from holdfast._core.cheapest_steps import least_squares_step
 from holdfast._core.checks import untyped
 from holdfast._core.rows import ROW_BLOCK
 from holdfast._core.types import Pullback
-from holdfast.distances import least_squares_step, penalty_of
+from holdfast.distances import penalty_of
 from holdfast.problem import SearchProblem
 from holdfast.schema.feasible import FeasibleSet
 

@@ -18,7 +18,7 @@ from holdfast.render.charts.theme import (
     MOST_BARS,
     MOST_DOTS,
     changed_features,
-    cost_confidence,
+    cost_probability,
     row_names,
     to_svg,
 )
@@ -69,7 +69,7 @@ def changes_table(cfs: "Counterfactuals", most: int = 50) -> str:
         lines=lines,
         columns=[name for name in order if name in used],
         several=several_each(cfs),
-        outcome="estimate" if cfs.is_regression else "confidence",
+        outcome="estimate" if cfs.is_regression else "probability",
         summary=cfs.summary(),
         total=len(cfs),
     )
@@ -90,8 +90,8 @@ def write_report(cfs: "Counterfactuals", path: str | Path) -> Path:
         headline=headline(cfs),
         figures=figures(cfs),
         several=several_each(cfs),
-        outcome="estimate" if cfs.is_regression else "confidence",
-        scatter=inline_svg(to_svg(cost_confidence(cfs))) if len(found) else None,
+        outcome="estimate" if cfs.is_regression else "probability",
+        scatter=inline_svg(to_svg(cost_probability(cfs))) if len(found) else None,
         bars=inline_svg(to_svg(changed_features(cfs))) if len(found) else None,
         dots=min(len(found), MOST_DOTS),
         bars_left_out=len(moves(cfs, cfs.found)) > MOST_BARS,
@@ -140,9 +140,9 @@ def figures(cfs: "Counterfactuals") -> list[tuple[str, str, str]]:
         outcome = "Mean estimate", mean, "by the model, of the answers"
     else:
         outcome = (
-            "Mean confidence",
-            middle(cfs.confidence, found, "mean", ".1%"),
-            "in the wanted outcome",
+            "Mean probability",
+            middle(cfs.probability, found, "mean", ".1%"),
+            "of the wanted outcome",
         )
     return [
         ("Rows", f"{rows:,}", f"{n:,} answers sought" if several_each(cfs) else "asked about"),
@@ -198,10 +198,10 @@ def table_lines(cfs: "Counterfactuals", rows: Ints, *, words: bool = False) -> l
     names = row_names(cfs.after.index[rows])
     answers = _answers(cfs)
     cells = _cells(cfs, rows)
-    confidence: list[float] = cfs.goal.confidence(cfs.scores).numpy().tolist()
-    shares = [f"{p:.1%}" for p in confidence]
+    values: list[float] = cfs.goal.value(cfs.scores).numpy().tolist()
+    shares = [f"{p:.1%}" for p in values]
     blank = [""] * len(cfs)
-    outcome = cfs.goal.numbers(confidence) if isinstance(cfs.goal, IntervalTarget) else shares
+    outcome = cfs.goal.numbers(values) if isinstance(cfs.goal, IntervalTarget) else shares
     cost = [f"{value:.2f}" for value in cfs.cost("l1")] if words else blank
     in_words = sentences(cfs).tolist() if words else blank
     status = [Status(int(c)).words for c in cfs.status_codes]

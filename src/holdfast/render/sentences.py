@@ -129,8 +129,8 @@ def _effects(cfs: "Counterfactuals") -> list[str]:
     rows = np.flatnonzero(cfs.answered)
     if not isinstance(goal, IntervalTarget) or cfs.estimate_before is None or not len(rows):
         return effects
-    was = goal.confidence(cfs.estimate_before).numpy()[rows]
-    now = goal.confidence(cfs.scores).numpy()[rows]
+    was = goal.value(cfs.estimate_before).numpy()[rows]
+    now = goal.value(cfs.scores).numpy()[rows]
     f = Feature("estimate", bounds=(goal.low, goal.high), scale=goal.unit)
     before, after = _numbers(f, was, now)
     for i, up, a, b in zip(rows.tolist(), (now > was).tolist(), before, after, strict=True):

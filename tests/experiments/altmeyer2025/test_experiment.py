@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from experiments.altmeyer2025 import experiment, grid, setup
+from experiments.altmeyer2025.compare import ATTACKS
 from experiments.altmeyer2025.experiment import attacked
 from experiments.altmeyer2025.findings import checked
 from experiments.altmeyer2025.pictures import pictures
@@ -27,7 +28,6 @@ from experiments.altmeyer2025.setup import (
 )
 from experiments.run import reproduce
 from holdfast.evaluation.attacks import attacked_accuracy
-from holdfast.evaluation.compare import ATTACKS
 from holdfast.models.base import Model
 from support.committed import RESULTS, committed_results
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from experiments.hoeltgen2021.page import brief
 from experiments.hoeltgen2021.reported import METHODS
-from holdfast.images.anogan.wgan import WGAN
+from experiments.hoeltgen2021.wgan import WGAN
 from holdfast.images.autoencoders import ConvVAE
 from support.committed import RESULTS as FOLDER
 from support.committed import committed_results
@@ -33,7 +33,8 @@ def test_the_site_sets_like_beside_like() -> None:
 
 def test_the_page_names_every_option_that_is_not_the_librarys() -> None:
     page = (FOLDER / "hoeltgen2021/README.md").read_text()
-    (line,) = [line for line in page.splitlines() if line.startswith("Accuracy on test images")]
+    lines = [line for line in page.splitlines() if line.startswith("Accuracy on test images")]
+    (line,) = lines
     how = RESULTS["mnist"]["settings"]
     for kind in ("spectral", "plain", "autoencoder", "vae", "gan", "vlk", "revise", "anogan"):
         for option, value in how[kind].items():

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from holdfast.errors import ModelError
-from holdfast.images.resnet import Block, ResNet, Shape, folded, trainable
+from holdfast.images.resnet import ResidualBlock, ResNet, Shape, folded, trainable
 from holdfast.images.spectral.norm import EPSILON, SpectralConv2d, operator_norm
 from holdfast.nn.stack import lent_generator
 
@@ -273,7 +273,7 @@ def test_spectral_layers_know_the_size_they_meet() -> None:
 
 
 def test_shortcuts_by_hand() -> None:
-    block = Block(lambda *_: nn.Identity(), (1, 2, 2, (4, 4)), spectral=True)
+    block = ResidualBlock(lambda *_: nn.Identity(), (1, 2, 2, (4, 4)), spectral=True)
     x = torch.arange(16.0).view(1, 1, 4, 4)
     assert block.shortcut(x).tolist() == [[[[2.5, 4.5], [10.5, 12.5]], [[0, 0], [0, 0]]]]
     x = torch.arange(9.0).view(1, 1, 3, 3)  # odd: every second pixel

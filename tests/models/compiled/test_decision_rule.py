@@ -48,10 +48,10 @@ def test_gradients_aim_at_the_threshold_and_probabilities_stay_the_models_own(
     assert model.conversion, model.conversion
     near = hf.MinCost().explain(model, asked, 1)
     assert near.found.all()
-    assert near.confidence.to_numpy() == pytest.approx(
+    assert near.probability.to_numpy() == pytest.approx(
         estimator.predict_proba(near.to_frame())[:, 1]
     )
-    assert near.confidence.to_numpy() == pytest.approx(np.full(20, least), abs=1e-3)
+    assert near.probability.to_numpy() == pytest.approx(np.full(20, least), abs=1e-3)
     assert decision_level(near.goal) == pytest.approx(least)
 
 
@@ -97,7 +97,7 @@ def test_trees_behind_a_threshold_are_compiled(inner: Any, threshold: float) -> 
     cfs = hf.TreeSearch().explain(model, asked, 1)
     assert cfs.found.mean() > 0.8
     assert (estimator.predict(cfs.to_frame()[cfs.found]) == 1).all()
-    assert cfs.confidence[cfs.found].to_numpy() == pytest.approx(
+    assert cfs.probability[cfs.found].to_numpy() == pytest.approx(
         estimator.predict_proba(cfs.to_frame()[cfs.found])[:, 1], abs=1e-6
     )
 
@@ -173,7 +173,7 @@ def test_behind_a_threshold_rows_ask_for_what_they_want(
             assert cfs.found.sum() > 4, (type(method).__name__, cfs.status["reason"].tolist())
             assert (own[cfs.found] > 0.7).all()
             assert (estimator.predict(cfs.after) == wanted)[cfs.found].all()
-            assert cfs.confidence.to_numpy() == pytest.approx(own, abs=1e-6)
+            assert cfs.probability.to_numpy() == pytest.approx(own, abs=1e-6)
             for i in (0, 1, 2):
                 alone = method.explain(
                     model, asked.iloc[[i]], hf.Target(int(wanted[i]), probability=0.7)
@@ -236,7 +236,7 @@ def test_where_predict_is_asked_probabilities_stay_the_models_own(
             )
             after, now = estimator.predict_proba(cfs.after), estimator.predict(cfs.after)
             own = after[:, 1] if wish else 1 - after[np.arange(len(ROWS)), said]
-            assert cfs.confidence.to_numpy() == pytest.approx(own, abs=1e-9)
+            assert cfs.probability.to_numpy() == pytest.approx(own, abs=1e-9)
             got = cfs.status_codes != Status.NOT_FOUND
             right = (now == 1 if wish else now != said) | (probability < 0.5)
             assert ((own > probability) & right)[got].all()
@@ -247,7 +247,7 @@ def test_where_predict_is_asked_probabilities_stay_the_models_own(
             )
             assert ((cfs.status_codes == Status.ALREADY_MET) == already).all()
         plain = hf.GrowingSpheres(samples=200).explain(model, ROWS, 1)
-        assert plain.confidence.to_numpy() == pytest.approx(
+        assert plain.probability.to_numpy() == pytest.approx(
             estimator.predict_proba(plain.after)[:, 1], abs=1e-9
         )
 
@@ -263,7 +263,7 @@ def test_a_tuned_threshold_is_on_the_class_of_its_scorer(positive: str) -> None:
     model = hf.Model.of(estimator, hf.Schema.infer(X))
     assert model.conversion, model.conversion
     cfs = hf.MinCost().explain(model, ROWS[estimator.predict(ROWS) == "bad"].head(10), "good")
-    assert cfs.confidence.to_numpy() == pytest.approx(
+    assert cfs.probability.to_numpy() == pytest.approx(
         np.full(10, 0.7 if positive == "bad" else 0.3), abs=3e-3
     )
 
@@ -286,7 +286,7 @@ def test_answers_behind_a_threshold_survive_a_file(tmp_path: Path) -> None:
     cfs = hf.MinCost().explain(model, asked, 1)
     cfs.save(tmp_path / "answers.parquet")
     again = hf.Counterfactuals.load(tmp_path / "answers.parquet")
-    assert again.confidence.to_numpy() == pytest.approx(cfs.confidence.to_numpy())
+    assert again.probability.to_numpy() == pytest.approx(cfs.probability.to_numpy())
 
 
 def test_ties_are_decided_by_the_estimator() -> None:

@@ -1,6 +1,8 @@
 """How much features can change with an image: the norm of their derivative, image by image.
 
-|J|_2 = max over |v| = 1 of |J v|,    J = d features / d image,    by power iteration  v <- J^T J v / |J^T J v|
+    |J|_2 = max over |v| = 1 of |J v|,    J = d features / d image
+
+by power iteration, v <- J^T J v / |J^T J v|.
 """
 
 from dataclasses import dataclass

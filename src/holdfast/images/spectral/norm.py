@@ -42,7 +42,8 @@ def operator_norm(
 
 def start(weight: Tensor, size: tuple[int, int], stride: int, padding: int) -> Tensor:
     """A first u, which nothing makes orthogonal to the one that is looked for."""
-    height, width = ((n + 2 * padding - weight.shape[-1]) // stride + 1 for n in size)
+    sides = [(n + 2 * padding - weight.shape[-1]) // stride + 1 for n in size]
+    height, width = sides
     u = torch.linspace(1, 2, len(weight) * height * width, dtype=weight.dtype).view(
         1, len(weight), height, width
     )

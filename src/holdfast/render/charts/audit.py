@@ -156,7 +156,8 @@ def disagreement(
     """
     alt = optional("altair", "plot")
     names = two_features(first)
-    a, b = (X[name].to_numpy(dtype=float) for name in names)
+    a = X[names[0]].to_numpy(dtype=float)
+    b = X[names[1]].to_numpy(dtype=float)
     spans = [widened(values, 0.1) for values in (a, b)]
 
     def region(points: pd.DataFrame) -> Any:
@@ -170,13 +171,15 @@ def disagreement(
     cells = regions(names, spans, GRID, region).rename(columns={"kind": "region"})
     kinds = [*map(str, first.classes), APART]
     colour = coloured("region", kinds, [*[ORANGE, BLUE, GREEN, RED][: len(first.classes)], INK])
-    alt_x, alt_y = (
-        {"scale": alt.Scale(domain=list(span), nice=False), "title": name}
-        for span, name in zip(spans, names, strict=True)
-    )
+    # the map has no margin
+    scales = [alt.Scale(domain=list(span), nice=False) for span in spans]
     shade = alt.Chart(cells).mark_rect(opacity=0.3, stroke=None)
     shade = shade.encode(
-        x=alt.X("left:Q", **alt_x), x2="right", y=alt.Y("bottom:Q", **alt_y), y2="top", color=colour
+        x=alt.X("left:Q", scale=scales[0], title=names[0]),
+        x2="right",
+        y=alt.Y("bottom:Q", scale=scales[1], title=names[1]),
+        y2="top",
+        color=colour,
     )
     dots = pd.DataFrame({"a": a, "b": b, "region": y.astype(str).to_numpy()})
     dots = dots.iloc[evenly(len(dots), MOST_DOTS)]

@@ -36,7 +36,7 @@ def validity_heatmap(matrix: Any, names: Sequence[Any], *, width: int = WIDTH) -
         f"Answers of {answers} on models of {models}: {share:.1%}."
         for answers, models, share in cells.itertuples(index=False, name=None)
     ]
-    few = k <= MOST_NUMBERS
+    few = k <= MOST_NUMBERS  # numbers in cells and level names have room
     bare = {"domain": False, "ticks": False}
     across = alt.Axis(labelAngle=0 if few else -90, labelLimit=width // k if few else 120, **bare)
     x = alt.X("models:N", sort=order, title="Models of", axis=across)

@@ -101,7 +101,9 @@ def regions(
 ) -> pd.DataFrame:
     """Rectangles of a map in which `kind` of the points is the same; neighbours in a column are one
     rectangle, as Altair takes no more than 5,000 of them."""
-    wide, high = (np.linspace(low, top, cells + 1, dtype=np.float64) for low, top in spans)
+    across, up = spans
+    wide = np.linspace(*across, cells + 1, dtype=np.float64)
+    high = np.linspace(*up, cells + 1, dtype=np.float64)
     a = (wide[1:] + wide[:-1]) / 2
     b = (high[1:] + high[:-1]) / 2
     kinds = kind(
@@ -136,23 +138,20 @@ def decision_level(goal: BoundTarget) -> float | None:
     return levels[0] if len(set(levels)) == 1 else None
 
 
-def cost_confidence(cfs: "Counterfactuals", *, width: int = WIDTH, height: int = 340) -> Any:
+def cost_probability(cfs: "Counterfactuals", *, width: int = WIDTH, height: int = 340) -> Any:
     """What answers cost against how sure the model is of them, or what it estimates for them, one
     dot per answer."""
     alt = optional("altair", "plot")
-    shown = np.flatnonzero(cfs.found)
-    shown = shown[evenly(len(shown), MOST_DOTS)]
-    values = cfs.goal.confidence(cfs.scores).numpy()[shown]
+    # Thousands of dots hide each other, and what a regression model says is a number, not a share.
+    every = np.flatnonzero(cfs.found)
+    shown = every[evenly(len(every), MOST_DOTS)]
+    values = cfs.goal.value(cfs.scores).numpy()[shown]
     name, in_words, levels = _outcome(cfs.goal, values)
-    dots = pd.DataFrame(
-        {"row": row_names(cfs.after.index[shown]), "sentence": sentences(cfs).to_numpy()[shown]}
-    )
-    dots = dots.assign(cost=cfs.cost("l1").to_numpy()[shown], **{name: values})
+    dots = _dots(cfs, shown).assign(**{name: values})
+    lines = zip(dots["row"], dots["sentence"], dots["cost"], in_words, strict=True)
     dots["words"] = [
         f"Row {row}: {sentence} Cost {cost:.2f}, {name} {value}."
-        for row, sentence, cost, value in zip(
-            dots["row"], dots["sentence"], dots["cost"], in_words, strict=True
-        )
+        for row, sentence, cost, value in lines
     ]
     x = alt.X(
         "cost:Q",
@@ -164,35 +163,57 @@ def cost_confidence(cfs: "Counterfactuals", *, width: int = WIDTH, height: int =
         title = "The model's estimate"
         about = "the model's estimate"
         style = ",.6~g"
-        scale = alt.Scale(zero=False)
-        axis = alt.Axis(tickCount=6)
     else:
-        lowest = float(np.min([1.0, *levels.values(), *values]))
         title = "Probability of the wanted outcome"
         about = "the probability of the wanted outcome"
         style = ".1%"
-        # room below the lowest dot
-        scale = alt.Scale(domain=[max(0.0, np.floor(10 * lowest - 0.5) / 10), 1])
-        axis = alt.Axis(format="%", tickCount=6)
-    y = alt.Y(f"{name}:Q", title=title, scale=scale, axis=axis)
+    scale = _upward(alt, cfs.goal, [*levels.values(), *values])
+    form = {"format": "%"} if name == "probability" else {}
+    y = alt.Y(f"{name}:Q", title=title, scale=scale, axis=alt.Axis(tickCount=6, **form))
     tips = [alt.Tooltip("row:N"), alt.Tooltip("sentence:N"), alt.Tooltip("cost:Q", format=".2f")]
     tips.append(alt.Tooltip(f"{name}:Q", format=style))
     marks = alt.Chart(dots).mark_circle(size=46, opacity=0.6, color=BLUE)
     layers = [marks.encode(x=x, y=y, tooltip=tips, description=alt.Description("words:N"))]
+    rules, words = _decision_rules(alt, levels, scale)
+    layers = [*rules, *layers, *words]
+    about = f"Scatter plot: the cost of each answer against {about}."
+    size = {"width": width, "height": height, "autosize": fitted("fit")}
+    return themed(alt.layer(*layers).properties(description=about, **size))
+
+
+def _upward(alt: Any, goal: BoundTarget, values: list[float]) -> Any:
+    """The vertical scale: of probabilities from a tenth below the lowest up to 1."""
+    if isinstance(goal, IntervalTarget):
+        return alt.Scale(zero=False)
+    lowest = float(np.min([1.0, *values]))
+    # room below the lowest dot
+    return alt.Scale(domain=[max(0.0, np.floor(10 * lowest - 0.5) / 10), 1])
+
+
+def _dots(cfs: "Counterfactuals", shown: NDArray[np.int64]) -> pd.DataFrame:
+    """Name, sentence and cost of these answers."""
+    return pd.DataFrame(
+        {
+            "row": row_names(cfs.after.index[shown]),
+            "sentence": sentences(cfs).to_numpy()[shown],
+            "cost": cfs.cost("l1").to_numpy()[shown],
+        }
+    )
+
+
+def _decision_rules(alt: Any, levels: dict[str, float], scale: Any) -> tuple[list[Any], list[Any]]:
+    """Lines at the levels at which the outcome turns, the last one first, and their words."""
+    rules = list[Any]()
+    texts = list[Any]()
     for words, level in levels.items():
         rule = alt.Chart(pd.DataFrame({"level": [level], "words": [words]}))
         rule = rule.encode(y=alt.Y("level:Q", scale=scale))
-        layers.insert(0, rule.mark_rule(color=QUIET, strokeDash=[5, 4], aria=False))
+        rules.insert(0, rule.mark_rule(color=QUIET, strokeDash=[5, 4], aria=False))
         # On the side of the rule where no dot can lie: every answer is on the other.
         side = -8 if words.startswith("at most") else 12
         text = rule.mark_text(align="right", dx=-4, dy=side, color=QUIET, fontSize=12, aria=False)
-        layers.append(text.encode(x=alt.value("width"), text="words:N"))
-    about = f"Scatter plot: the cost of each answer against {about}."
-    return themed(
-        alt.layer(*layers).properties(
-            width=width, height=height, autosize=fitted("fit"), description=about
-        )
-    )
+        texts.append(text.encode(x=alt.value("width"), text="words:N"))
+    return rules, texts
 
 
 def _outcome(goal: BoundTarget, values: Any) -> tuple[str, list[str], dict[str, float]]:

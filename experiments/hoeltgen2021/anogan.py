@@ -3,7 +3,9 @@
 Schlegl et al., "Unsupervised Anomaly Detection with Generative Adversarial Networks to Guide Marker
 Discovery", 2017; as a score of realism by Höltgen et al. 2021 (DeDUCE).
 
-    A(x) = min_z  |G(z) - x|_1 + weight |f_D(G(z)) - f_D(x)|_1          sums over pixels and features, weight = 0.1
+    A(x) = min_z  |G(z) - x|_1 + weight |f_D(G(z)) - f_D(x)|_1
+
+with sums over pixels and features, and weight = 0.1.
 
 The lower, the more the image looks like those the GAN was trained on. The minimum is looked for by
 descent from several z ~ N(0, I), and the least of the final losses counts. The search is rough, so
@@ -70,10 +72,6 @@ class AnoGAN(Settings):
         batch_size: latent points that are moved at once, which bounds the memory; scores do not
             depend on it.
         seed: starting points are derived from it and the contents of each image, nothing else.
-
-    >>> import holdfast as hf
-    >>> hf.images.AnoGAN().restarts
-    5
     """
 
     steps: int = 4000
@@ -131,15 +129,6 @@ def anogan_score(
         settings: how to search; left out: `AnoGAN.fast()`. The paper's own are `AnoGAN()`.
         progress: show a bar on stderr.
         threads: how many threads torch may use meanwhile; 0 keeps your setting.
-
-    >>> import holdfast as hf
-    >>> from sklearn.datasets import load_digits
-    >>> digits = load_digits(n_class=2)
-    >>> images, labels = digits.images / 16, digits.target
-    >>> gan = hf.images.WGAN(latent=4, updates=2, width=4).fit(images)
-    >>> found = hf.images.anogan_score(gan, images[:2], hf.images.AnoGAN(steps=5, restarts=2))
-    >>> found.score.shape
-    torch.Size([2])
     """
     how = settings or AnoGAN.fast()
     how.check()
@@ -161,13 +150,10 @@ def anogan_score(
             descend(gan, x[rows].repeat_interleave(r, 0), starts[rows].flatten(0, 1), how, bar)
             for rows in parts
         ]
-        z, losses = (
-            (torch.cat(part) for part in zip(*found, strict=True))
-            if found
-            else (starts, x.new_zeros(0))
-        )
-        z = z.view(-1, r, gan.latent)
-        losses = losses.view(-1, r)
+        ends = [end for end, _ in found] or [starts]
+        final_losses = [losses for _, losses in found] or [x.new_zeros(0)]
+        z = torch.cat(ends).view(-1, r, gan.latent)
+        losses = torch.cat(final_losses).view(-1, r)
         least, best = losses.min(1)
         return AnoGANScores(least, losses, z[torch.arange(len(z)), best])
 

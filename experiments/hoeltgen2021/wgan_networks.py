@@ -1,9 +1,11 @@
 """The two networks of the GAN that judges images, for images of any size.
 
-Generator    z (latent) -> 1 x 1 -> ... -> image: transposed convolutions, each but the last with batch normalisation
-             and ReLU, then a sigmoid. At 28 x 28 the sizes are 1, 3, 6, 13, 28 with 256, 128, 64 channels between.
-Critic       image -> 16 -> 32 maps (5 x 5, stride 2) -> batch normalisation -> 1 number, spectrally normalised
-             (Miyato et al. 2018) with LeakyReLU between; f_D is what the second convolution returns.
+Generator    z (latent) -> 1 x 1 -> ... -> image: transposed convolutions, each but the last with
+             batch normalisation and ReLU, then a sigmoid. At 28 x 28 the sizes are 1, 3, 6, 13, 28
+             with 256, 128, 64 channels between.
+Critic       image -> 16 -> 32 maps (5 x 5, stride 2) -> batch normalisation -> 1 number, spectrally
+             normalised (Miyato et al. 2018) with LeakyReLU between; f_D is what the second
+             convolution returns.
 
 After training, `folded` writes batch normalisation into the generator's weights, and of the critic
 only f_D is kept.
@@ -16,8 +18,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.parametrizations import spectral_norm
 
+from experiments.hoeltgen2021.transposed import Pair, Transposed
 from holdfast.images._stored import filled
-from holdfast.images.anogan.transposed import Pair, Transposed
 from holdfast.images.model import Size
 
 SLOPE = 0.2
@@ -33,8 +35,14 @@ def steps_up(size: int) -> list[Pair]:
     """
     out = list[Pair]()
     while size > 1:
-        kernel, stride = (3, 2) if size % 2 else (4, 2) if size > 6 else (min(size, 4), 1)
-        out.insert(0, (kernel, stride))
+        if size % 2:
+            pair = (3, 2)
+        elif size > 6:
+            pair = (4, 2)
+        else:
+            pair = (min(size, 4), 1)
+        kernel, stride = pair
+        out.insert(0, pair)
         size = (size - kernel) // stride + 1
     return out or [(1, 1)]
 
@@ -103,9 +111,8 @@ class Features(nn.Module):
         super().__init__()
         first = nn.Conv2d(channels, MAPS[0], 5, 2, 2, bias=False)
         second = nn.Conv2d(*MAPS, 5, 2, 2, bias=False)
-        self.first, self.second = (
-            (spectral_norm(first), spectral_norm(second)) if spectral else (first, second)
-        )
+        self.first = spectral_norm(first) if spectral else first
+        self.second = spectral_norm(second) if spectral else second
 
     def forward(self, x: Tensor) -> Tensor:
         # Of a single channel, the same numbers can be laid out in several ways, which convolutions

@@ -1,12 +1,12 @@
 """A GAN of images: a generator of what training images look like, and a critic whose features tell
 images apart.
 
-    critic       maximise  E D(x) - E D(G(z))        x: training images, z ~ N(0, I), D spectrally normalised
-    generator    maximise  E D(G(z))
+    critic       maximise  E D(x) - E D(G(z))        x: training images, z ~ N(0, I),
+    generator    maximise  E D(G(z))                 D spectrally normalised
 
 Arjovsky et al. 2017 (Wasserstein GAN); Miyato et al. 2018 (spectral normalisation). The networks
 are those with which Höltgen et al. 2021 score how real counterfactual images look
-(`anogan.anogan`); they trained for about 380,000 updates. Adam without momentum, betas (0, 0.9),
+(`anogan`); they trained for about 380,000 updates. Adam without momentum, betas (0, 0.9),
 gets recognisable digits in a few thousand. What is kept is a running mean of the generator's
 weights, as the weights themselves keep circling.
 """
@@ -19,11 +19,17 @@ from typing import Any, Self, cast
 import torch
 from torch import Tensor, nn
 
+from experiments.hoeltgen2021.wgan_networks import (
+    Critic,
+    Features,
+    Generator,
+    folded,
+    kept_features,
+)
 from holdfast._core.progress import Progress
 from holdfast._core.rows import chunks, limited_threads, pad_rows
 from holdfast.errors import SettingError
 from holdfast.images._stored import StoredSettings, filled, part_of
-from holdfast.images.anogan.networks import Critic, Features, Generator, folded, kept_features
 from holdfast.images.loop import check_converged, step
 from holdfast.images.model import BATCH, ImagesLike, Size, as_images, padded, words
 from holdfast.nn.stack import lent_generator
@@ -56,14 +62,6 @@ class WGAN(StoredSettings):
         average: share of the running mean of the generator's weights that an update keeps; 0 takes
             the last weights.
         seed: weights, images and latent points are drawn from it.
-
-    >>> import holdfast as hf
-    >>> from sklearn.datasets import load_digits
-    >>> digits = load_digits(n_class=2)
-    >>> images, labels = digits.images / 16, digits.target
-    >>> gan = hf.images.WGAN(latent=4, updates=2, width=4).fit(images)
-    >>> len(gan.history_) > 0
-    True
     """
 
     latent: int = 64

@@ -33,10 +33,8 @@ class Fold(torch.autograd.Function):
         )
         for a in range(kernel[0]):
             for b in range(kernel[1]):
-                rows, columns = (
-                    slice(i, i + s * (m - 1) + 1, s)
-                    for i, s, m in zip((a, b), stride, (h, w), strict=True)
-                )
+                rows = slice(a, a + stride[0] * (h - 1) + 1, stride[0])
+                columns = slice(b, b + stride[1] * (w - 1) + 1, stride[1])
                 out[:, rows, columns] += parts[:, :, :, a, b]
         return out
 

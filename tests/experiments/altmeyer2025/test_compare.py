@@ -11,9 +11,10 @@ import torch
 from torch import nn
 
 import holdfast as hf
-from holdfast.evaluation._repeats import METRICS, Repeats, mean_where
+from experiments.altmeyer2025.compare import compare
+from experiments.altmeyer2025.comparison import FREE, HELD, Comparison, reduction
+from experiments.altmeyer2025.repeats import METRICS, Repeats, mean_where
 from holdfast.evaluation.attribution import sensitivity
-from holdfast.evaluation.compare import FREE, HELD, Comparison, reduction
 from holdfast.evaluation.plausibility import implausibility, mmd
 
 RNG = np.random.default_rng(0)
@@ -39,7 +40,7 @@ def models() -> dict[str, hf.Model]:
 
 @pytest.fixture(scope="module")
 def study(models: dict[str, hf.Model]) -> Comparison:
-    return hf.compare(models, TABLE, y=Y, protected=["b"], seed=3, **SMALL)
+    return compare(models, TABLE, y=Y, protected=["b"], seed=3, **SMALL)
 
 
 # ---- reductions
@@ -249,7 +250,7 @@ def test_the_study_has_every_case_and_holds_what_is_protected(study: Comparison)
 
 
 def test_a_model_beside_itself_differs_in_nothing(models: dict[str, hf.Model]) -> None:
-    same = hf.compare([models["plain"], models["plain"]], TABLE, y=Y, names=["one", "two"], **SMALL)
+    same = compare([models["plain"], models["plain"]], TABLE, y=Y, names=["one", "two"], **SMALL)
     one = same.values[same.values["model"] == "one"][list(METRICS)].to_numpy()
     two = same.values[same.values["model"] == "two"][list(METRICS)].to_numpy()
     np.testing.assert_array_equal(one, two)
@@ -288,7 +289,7 @@ def test_an_attack_on_a_linear_model_is_the_closed_form() -> None:
         layer.weight.copy_(torch.tensor([[0.0, 0.0, 0.0], [1.0, -2.0, 0.5]]))
         layer.bias.zero_()
     two = pd.Series(np.where(KIND == 1, "mid", "low"))
-    study = hf.compare([layer, layer], TABLE, SCHEMA, y=two, **(SMALL | {"attacks": (0.3,)}))
+    study = compare([layer, layer], TABLE, SCHEMA, y=two, **(SMALL | {"attacks": (0.3,)}))
     gap = (
         SCHEMA.encode(TABLE)
         @ torch.tensor([1.0, -2.0, 0.5])
@@ -308,7 +309,7 @@ def test_sensitivity_tells_who_leans_on_the_protected_feature() -> None:
         for layer, weight in zip(layers, (3.0, 0.0), strict=True):
             layer.weight.copy_(torch.tensor([[-1.0, -weight], [1.0, weight]]))
             layer.bias.zero_()
-    study = hf.compare(
+    study = compare(
         layers, flat, schema, y=two, names=["leans", "spares"], protected=["b"], **SMALL
     )
     found = study.sensitivity(repeats=15, samples=40, points=2).set_index("model")
@@ -328,7 +329,7 @@ def test_sensitivity_tells_who_leans_on_the_protected_feature() -> None:
 
 
 def test_methods_without_an_energy_are_asked_once(models: dict[str, hf.Model]) -> None:
-    study = hf.compare(models, TABLE, y=Y, method=hf.Descent.generic(steps=60), **SMALL)
+    study = compare(models, TABLE, y=Y, method=hf.Descent.generic(steps=60), **SMALL)
     assert len(study.values) == 2 * 6
     assert study.values["energy"].isna().all()
     assert study.table()["validity"].min() > 0.5
@@ -339,12 +340,12 @@ def test_methods_that_learn_from_data_are_fitted_for_each_model(
     models: dict[str, hf.Model],
 ) -> None:
     method = hf.Gravitational(steps=60, external=0.05)
-    study = hf.compare(models, TABLE, y=Y, method=method, **SMALL)
+    study = compare(models, TABLE, y=Y, method=method, **SMALL)
     assert not method.is_fitted
     assert study.table()["validity"].min() > 0.5
     calibrated = hf.ECCCo(conformal=0.5, steps=20).fit(models["plain"], TABLE, Y)
     q = calibrated.q_
-    hf.compare(models, TABLE, y=Y, method=calibrated, **SMALL)
+    compare(models, TABLE, y=Y, method=calibrated, **SMALL)
     assert calibrated.q_ == q
     assert calibrated.energy == 5.0
 
@@ -352,11 +353,11 @@ def test_methods_that_learn_from_data_are_fitted_for_each_model(
 def test_models_by_name_in_a_list_or_bare_are_the_same(
     study: Comparison, models: dict[str, hf.Model]
 ) -> None:
-    listed = hf.compare(
+    listed = compare(
         [*models.values()], TABLE, y=Y, names=["plain", "other"], protected=["b"], seed=3, **SMALL
     )
     bare = {name: model.module for name, model in models.items()}
-    wrapped = hf.compare(bare, TABLE, SCHEMA, y=Y.to_numpy(), protected="b", seed=3, **SMALL)
+    wrapped = compare(bare, TABLE, SCHEMA, y=Y.to_numpy(), protected="b", seed=3, **SMALL)
     for same in (listed, wrapped):
         pd.testing.assert_frame_equal(same.values, study.values)
         pd.testing.assert_frame_equal(same.curves, study.curves)
@@ -387,9 +388,9 @@ def test_the_caller_is_left_alone(
     state = np.random.get_state()[1].copy()
     method = hf.ECCCo(steps=15)
     frame = TABLE.copy()
-    hf.compare(
-        models, frame, y=Y, method=method, protected=["b"], progress=True, **SMALL
-    ).sensitivity(repeats=2, samples=5)
+    compare(models, frame, y=Y, method=method, protected=["b"], progress=True, **SMALL).sensitivity(
+        repeats=2, samples=5
+    )
     assert torch.equal(torch.get_rng_state(), before)
     assert (np.random.get_state()[1] == state).all()
     assert module.training
@@ -432,7 +433,7 @@ def test_errors_name_the_thing_the_value_and_the_fix(
 ) -> None:
     given: dict[str, Any] = {"models": list(models.values()), "X": TABLE, "y": Y} | SMALL | change
     with pytest.raises(hf.HoldfastError, match=words):
-        hf.compare(**given)
+        compare(**given)
 
 
 def test_models_that_cannot_be_compared_are_refused(models: dict[str, hf.Model]) -> None:
@@ -444,9 +445,17 @@ def test_models_that_cannot_be_compared_are_refused(models: dict[str, hf.Model])
     with pytest.raises(
         hf.HoldfastError, match=r"'model 1' and 'model 2' encode rows differently.* use one schema"
     ):
-        hf.compare([plain, other], TABLE, y=Y, **SMALL)
+        compare([plain, other], TABLE, y=Y, **SMALL)
     with pytest.raises(hf.HoldfastError, match=r"'model 1' has the classes .*'model 2'"):
-        hf.compare([plain, turned], TABLE, y=Y, **SMALL)
+        compare([plain, turned], TABLE, y=Y, **SMALL)
+
+
+def test_regression_models_are_refused() -> None:
+    prices = hf.Model.of(lambda X: X.to_numpy().sum(1), SCHEMA, outputs="value")
+    with pytest.raises(
+        hf.HoldfastError, match="'a' is a regression model; only classifiers can be compared"
+    ):
+        compare({"a": prices, "b": prices}, TABLE, y=TABLE["a"])
 
 
 def test_the_discrepancy_looks_at_the_first_hundred_valid_ones() -> None:

@@ -1,0 +1,347 @@
+"""Pictures of models side by side: what their explanations save, what attacks leave of their
+accuracy, where answers lead, and images with their counterfactuals."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from experiments.altmeyer2025.repeats import Array
+from holdfast._core.checks import listed, optional
+from holdfast.counterfactuals import Counterfactuals
+from holdfast.errors import SettingError
+from holdfast.models.base import Model
+from holdfast.models.scores import probabilities
+from holdfast.render.charts.theme import (
+    BLUE,
+    COLOURS,
+    GREEN,
+    GREY,
+    INK,
+    MOST_DOTS,
+    ORANGE,
+    PINK,
+    QUIET,
+    RED,
+    WIDTH,
+    Span,
+    coloured,
+    evenly,
+    regions,
+    themed,
+    two_features,
+    widened,
+)
+from holdfast.render.png import png
+
+OTHERS = (ORANGE, GREEN, RED, PINK, GREY)  # classes that are not wanted
+GRID = 60  # cells a side of the map of probabilities
+BANDS = 10  # shades of it
+# unlikely, undecided, likely: under dots of the full colours
+PALE = ("#f4d285", "#fafafa", "#7fb8d8")
+TITLES = {
+    "implausibility": "Implausibility (l1 to data)",
+    "mmd": "Implausibility of sets (MMD)",
+    "cost": "Cost (l1)",
+}
+
+
+def comparison_chart(reductions: pd.DataFrame, curves: pd.DataFrame, *, width: int = WIDTH) -> Any:
+    """Percent reductions (of `Comparison.reductions`) with their spread, and below accuracy against
+    the size of an attack: columns `model`, `attack`, `epsilon` and `accuracy`; the first model is
+    the one to compare with."""
+    alt = optional("altair", "plot")
+    if not len(reductions) or not np.isfinite(reductions["reduction"]).any():
+        raise SettingError("nothing to draw: no round has counterfactuals of two models")
+    models = list(dict.fromkeys(curves["model"]))
+    cases: list[str] = list(dict.fromkeys(reductions["case"]))
+    parts = [
+        _bars(alt, reductions[reductions["case"] == case], case, models, width) for case in cases
+    ]
+    attacks: list[str] = [name for name in dict.fromkeys(curves["attack"]) if name != "none"]
+    if attacks:
+        lines = [
+            _lines(alt, curves[curves["attack"] == name], name, models, width // 2)
+            for name in attacks
+        ]
+        parts.append(alt.hconcat(*lines, spacing=24))
+    about = (
+        "Bars: by how many percent explanations improve on those of the first model. Lines: "
+        "accuracy under attack."
+    )
+    return themed(alt.vconcat(*parts, spacing=20).properties(description=about))
+
+
+def _bars(alt: Any, shown: pd.DataFrame, case: str, models: list[str], width: int) -> Any:
+    """By how many percent each metric falls, one bar per metric and model, with the figures beside
+    it."""
+    shown = shown[np.isfinite(shown["reduction"])]
+    se = shown["se"].fillna(0.0)
+    low = shown["reduction"] - se
+    high = shown["reduction"] + se
+    star = np.where(shown["significant"], "*", "")
+    figures = [
+        f"{m:.1f} ± {s:.1f}{t}" for m, s, t in zip(shown["reduction"], se, star, strict=True)
+    ]
+    shown = shown.assign(what=shown["metric"].replace(TITLES), low=low, high=high, figures=figures)
+    order = list(dict.fromkeys(shown["what"]))
+    # Nothing falls by more than all of it; what grows to more than twice the size is cut off, and
+    # its figures say so.
+    scale = alt.Scale(
+        domain=[max(-100.0, min(0.0, float(low.min()))), min(100.0, max(0.0, float(high.max())))]
+    )
+    title = f"Percent less than {models[0]}, {case}"
+    x = alt.X("reduction:Q", title=title, scale=scale, axis=alt.Axis(tickCount=6))
+    y = alt.Y(
+        "what:N", sort=order, title=None, axis=alt.Axis(labelLimit=200, ticks=False, domain=False)
+    )
+    base = alt.Chart(shown).encode(y=y, yOffset=alt.YOffset("model:N", sort=models))
+    tips = [
+        "model:N",
+        "what:N",
+        alt.Tooltip("reduction:Q", format=".2f"),
+        alt.Tooltip("se:Q", format=".2f"),
+    ]
+    bars = base.mark_bar(clip=True).encode(
+        x=x, color=coloured("model", models, [GREY, *COLOURS[:6]]), tooltip=tips
+    )
+    spread = base.mark_rule(color=INK, clip=True).encode(x="low:Q", x2="high:Q")
+    text = base.mark_text(align="left", color=INK, fontSize=12).encode(
+        x=alt.value(width + 8), text="figures:N"
+    )
+    zero = alt.Chart(pd.DataFrame({"at": [0]})).mark_rule(color=GREY).encode(x="at:Q")
+    return alt.layer(bars, spread, text, zero).properties(width=width, height=alt.Step(24))
+
+
+def _lines(alt: Any, shown: pd.DataFrame, attack: str, models: list[str], width: int) -> Any:
+    """Accuracy against the radius of an attack, one line per model."""
+    x = alt.X("epsilon:Q", title=f"Radius of the attack ({attack})", axis=alt.Axis(tickCount=5))
+    y = alt.Y(
+        "accuracy:Q",
+        title="Accuracy",
+        scale=alt.Scale(domain=[0, 1]),
+        axis=alt.Axis(format="%", tickCount=5),
+    )
+    tips = [
+        "model:N",
+        alt.Tooltip("epsilon:Q", format=".3f"),
+        alt.Tooltip("accuracy:Q", format=".1%"),
+    ]
+    line = alt.Chart(shown).mark_line(point=True, strokeWidth=1.5)
+    line = line.encode(
+        x=x, y=y, color=coloured("model", models, [GREY, *COLOURS[:6]]), tooltip=tips
+    )
+    return line.properties(width=width, height=180)
+
+
+# ---- where answers lead
+
+
+def decision_paths(
+    models: Mapping[str, Model],
+    X: pd.DataFrame,
+    y: "pd.Series[Any]",
+    answers: Mapping[str, Mapping[str, Counterfactuals]],
+    target: Any,
+    *,
+    width: int = 260,
+) -> Any:
+    """Maps of models of two features: how likely they find the wanted class, data, and arrows to
+    the answers.
+
+    Args:
+        models: name -> model; one column of pictures each.
+        X, y: data to show.
+        answers: case -> model -> its answers; one row of pictures per case, such as with a feature
+            held.
+        target: the wanted class.
+    """
+    alt = optional("altair", "plot")
+    first = next(iter(models.values()))
+    names = two_features(first)
+    if target not in first.classes:
+        raise SettingError(
+            f"the models have no class {target!r}; they have {listed(first.classes)}"
+        )
+    if not answers:
+        raise SettingError("nothing to draw: there are no answers")
+    shown = [cfs.after[names] for by_model in answers.values() for cfs in by_model.values()]
+    spans = [
+        widened(pd.concat([X[names], *shown])[name].to_numpy(dtype=float), 0.06) for name in names
+    ]
+    maps = {
+        name: _shades(model, names, spans, first.classes.index(target))
+        for name, model in models.items()
+    }
+    dots = pd.DataFrame(
+        {"a": X[names[0]].to_numpy(float), "b": X[names[1]].to_numpy(float), "class": y.astype(str)}
+    )
+    dots = dots.iloc[evenly(len(dots), MOST_DOTS // 4)]  # there are several such pictures
+    rows = list[Any]()
+    for case, by_model in answers.items():
+        panels = list[Any]()
+        for name, cfs in by_model.items():
+            below = (
+                _map(alt, maps[name], names, spans, target),
+                _dots(alt, dots, first.classes, target),
+            )
+            title = alt.Title(
+                f"{name}, {case}", fontSize=12, fontWeight=500, color=INK, anchor="start"
+            )
+            panel = alt.layer(*below, *_arrows(alt, cfs, spans))
+            panels.append(panel.properties(width=width, height=width, title=title))
+        rows.append(alt.hconcat(*panels, spacing=16))
+    about = (
+        f"Maps: the probability of {target}, data, and arrows from rows to their counterfactuals."
+    )
+    return themed(
+        alt.vconcat(*rows, spacing=16).resolve_scale(color="shared").properties(description=about)
+    )
+
+
+def _shades(model: Model, names: list[str], spans: list[Span], target: int) -> pd.DataFrame:
+    """Rectangles of about the same probability of the class."""
+
+    def band(points: pd.DataFrame) -> Array:
+        with model.eval_mode(), torch.no_grad():
+            scores = model.score_frame(points)
+        p = probabilities(scores, model.offset, defers_to_predict=model.defers_to_predict)[
+            :, target
+        ].numpy()
+        return np.minimum((p * BANDS).astype(np.int64), BANDS - 1)
+
+    shades = regions(names, spans, GRID, band)
+    return shades.assign(p=(shades.pop("kind") + 0.5) / BANDS)
+
+
+def _map(alt: Any, shades: pd.DataFrame, names: list[str], spans: list[Span], target: Any) -> Any:
+    axis = alt.Axis(grid=False, tickCount=5)
+    ranges = [alt.Scale(domain=list(span), nice=False) for span in spans]
+    x = alt.X("left:Q", title=names[0], scale=ranges[0], axis=axis)
+    y = alt.Y("bottom:Q", title=names[1], scale=ranges[1], axis=axis)
+    scale = alt.Scale(domain=[0, 0.5, 1], range=list(PALE))
+    legend = alt.Legend(
+        title=f"Probability of {target}", format="%", values=[0, 0.5, 1], titleOrient="left"
+    )
+    fill = alt.Fill("p:Q", scale=scale, legend=legend)
+    stroke = alt.Stroke("p:Q", scale=scale, legend=None)
+    # strokes close the seams
+    mark = alt.Chart(shades).mark_rect(aria=False, opacity=1, strokeWidth=0.6)
+    return mark.encode(x=x, x2="right", y=y, y2="top", fill=fill, stroke=stroke)
+
+
+def _dots(alt: Any, dots: pd.DataFrame, classes: Sequence[Any], target: Any) -> Any:
+    others = [str(c) for c in classes if c != target]
+    colours = [OTHERS[i % len(OTHERS)] for i in range(len(others))]
+    colour = coloured("class", [*others, str(target)], [*colours, BLUE], symbolType="circle")
+    return (
+        alt.Chart(dots)
+        .mark_circle(aria=False, size=9, opacity=0.6)
+        .encode(x="a:Q", y="b:Q", color=colour)
+    )
+
+
+def _arrows(alt: Any, cfs: Counterfactuals, spans: list[Span]) -> list[Any]:
+    """From rows to their answers; attempts that failed are dashed and have no head."""
+    a, b = cfs.schema.names
+    moved = cfs.after
+    steps = pd.DataFrame(
+        {"x": cfs.before[a], "y": cfs.before[b], "x2": moved[a], "y2": moved[b]}
+    ).astype(float)
+    across = (steps["x2"] - steps["x"]) / (spans[0][1] - spans[0][0])
+    up = (steps["y2"] - steps["y"]) / (spans[1][1] - spans[1][0])
+    # clockwise from the top, as it looks on the page
+    steps["angle"] = np.degrees(np.arctan2(across, up)) % 360
+    steps["found"] = cfs.found
+    dash = alt.condition("datum.found", alt.value([1, 0]), alt.value([3, 3]))
+    base = alt.Chart(steps.reset_index(drop=True))
+    line = base.mark_rule(color=INK, strokeWidth=1.2).encode(
+        x="x:Q", y="y:Q", x2="x2", y2="y2", strokeDash=dash
+    )
+    turn = alt.Angle("angle:Q", scale=alt.Scale(domain=[0, 360], range=[0, 360]), legend=None)
+    head = base.transform_filter("datum.found").mark_point(
+        shape="triangle", filled=True, color=INK, size=45, opacity=1
+    )
+    tail = base.mark_circle(aria=False, color=INK, size=18, opacity=1).encode(x="x:Q", y="y:Q")
+    return [line, tail, head.encode(x="x2:Q", y="y2:Q", angle=turn)]
+
+
+# ---- images
+
+
+def image_grid(
+    images: Mapping[str, Any],
+    *,
+    titles: Sequence[Any] = (),
+    shape: tuple[int, int] = (28, 28),
+    limits: tuple[float, float] = (-1.0, 1.0),
+    size: int = 72,
+) -> Any:
+    """Grey images, one row of them per name: rows as they are, and the counterfactuals of each
+    model below.
+
+    Args:
+        images: name -> (n, pixels) or (n, height, width); such as {"row": x, "plain": .., "taught":
+            ..}.
+        titles: above the n columns, such as "4 to 9".
+        shape: height and width of an image.
+        limits: the values of black and white.
+        size: side of an image on the page.
+    """
+    alt = optional("altair", "plot")
+    if not images:
+        raise SettingError("nothing to draw: there are no images")
+    sets = {str(name): _pixels(name, each, shape) for name, each in images.items()}
+    counts = {name: len(each) for name, each in sets.items()}
+    n = max(counts.values())
+    if not n or set(counts.values()) != {n}:
+        raise SettingError(
+            f"every row of the grid needs the same number of images, at least one; got {counts}"
+        )
+    if titles and len(titles) != n:
+        raise SettingError(f"need a title for each of {n} columns, got {len(titles)}")
+    low, high = limits
+    if not low < high:
+        raise SettingError(f"limits must be a lower and a higher value, got {limits}")
+    above = [str(t) for t in titles] or [str(i + 1) for i in range(n)]
+    rows = [(name, i, image) for name, each in sets.items() for i, image in enumerate(each)]
+    urls = [(name, i, above[i], png((image - low) / (high - low)).url) for name, i, image in rows]
+    cells = pd.DataFrame(urls, columns=["model", "column", "title", "url"])
+    cells["words"] = cells["model"] + ", " + cells["title"]
+    bare = {"title": None, "domain": False, "ticks": False, "grid": False}
+    ink = QUIET if titles else "white"
+    x = alt.X(
+        "column:O",
+        axis=alt.Axis(
+            labelExpr=f"{json.dumps(above)}[datum.value]",
+            orient="top",
+            labelAngle=0,
+            labelColor=ink,
+            **bare,
+        ),
+    )
+    y = alt.Y("model:N", sort=list(sets), axis=alt.Axis(labelColor=INK, labelPadding=8, **bare))
+    chart = alt.Chart(cells).mark_image(width=size, height=size)
+    chart = chart.encode(
+        x=x, y=y, url="url:N", tooltip=["words:N"], description=alt.Description("words:N")
+    )
+    step = alt.Step(size + 6)
+    return themed(
+        chart.properties(width=step, height=step, description=f"Images in rows: {listed(sets)}.")
+    )
+
+
+def _pixels(name: str, images: Any, shape: tuple[int, int]) -> Array:
+    values = np.asarray(
+        images.detach().numpy() if isinstance(images, torch.Tensor) else images, dtype=np.float64
+    )
+    good = values.ndim in (2, 3) and values[:1].size in (0, shape[0] * shape[1])
+    if not good:
+        raise SettingError(
+            f"images of {name!r} have shape {values.shape}, expected (n, {shape[0]}, {shape[1]}) "
+            "or flat"
+        )
+    return values.reshape(-1, *shape)

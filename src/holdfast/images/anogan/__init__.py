@@ -1,1 +1,0 @@
-"""How real an image looks to a generative adversarial network."""
