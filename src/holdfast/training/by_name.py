@@ -129,11 +129,38 @@ def trainer(kind: str, assignments: Sequence[str], seed: int = 0) -> Trainer:
         return NetworkTrainer(hf.Recipe(**settings), seed)
     if kind == "counterfactual":
         return counterfactual_trainer(assignments, seed)
+    return recourse_trainer(kind, assignments, seed)
+
+
+def recourse_trainer(kind: str, assignments: Sequence[str], seed: int) -> RecourseTrainer:
+    """Settings of the network such as 'l2=2', and for a RoCourseNet those of its shift such as
+    'outer=3'."""
+    import holdfast as hf
+
     cls = hf.CounterNet if kind == "counternet" else hf.RoCourseNet
-    known = [f.name for f in fields(cls) if f.name != "seed"]  # which is an argument here
-    net = cls(**parse_settings(cls, kind, known, assignments), seed=seed)
-    net.how()  # what cannot be is told before any table is read
+    apart = ("seed", "shift")  # an argument here, and a record with settings of its own
+    of_network = [f.name for f in fields(cls) if f.name not in apart]
+    of_shift = [] if kind == "counternet" else [f.name for f in fields(hf.Shift)]
+    check_known(kind, [*of_network, *of_shift], assignments)
+    chosen = {split_setting(text)[0]: text for text in assignments}
+    shift = parse_settings(hf.Shift, kind, of_shift, _only(chosen, of_shift))
+    settings = parse_settings(cls, kind, of_network, _only(chosen, of_network))
+    if shift:
+        settings["shift"] = hf.Shift(**shift)
+    net = cls(**settings, seed=seed)
+    net.checked()  # what cannot be is told before any table is read
     return RecourseTrainer(net)
+
+
+def check_known(kind: str, known: Sequence[str], assignments: Sequence[str]) -> None:
+    """Raise an error that names the first setting that there is not."""
+    for name, _ in map(split_setting, assignments):
+        if name not in known:
+            raise SettingError(f"{kind} has no setting {name!r}; {did_you_mean(name, known)}")
+
+
+def _only(chosen: dict[str, str], names: Sequence[str]) -> list[str]:
+    return [text for name, text in chosen.items() if name in names]
 
 
 def counterfactual_trainer(assignments: Sequence[str], seed: int) -> CounterfactualTrainer:
