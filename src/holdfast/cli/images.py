@@ -1,5 +1,5 @@
-"""The commands for images: `holdfast train images`, `holdfast demo --images`, and `explain` with a
-model of images."""
+"""Images on the command line: `holdfast explain` with a model of images, and `holdfast demo
+--images`."""
 
 import shlex
 import time
@@ -16,7 +16,6 @@ from holdfast.cli.output import (
     check_writable,
     deliver,
     echo,
-    print_report,
     print_table,
     say,
 )
@@ -25,7 +24,6 @@ from holdfast.registry import build_image_method
 
 if TYPE_CHECKING:
     import holdfast as hf
-    from holdfast._core.progress import Shown
     from holdfast.cli.explain import Question
     from holdfast.images.explainer import ImageExplainer
     from holdfast.images.model import ImageModel
@@ -38,55 +36,7 @@ DEMO_DIGITS = 397  # held out, as many as make a round number to learn from
 DEMO_CLASSES = 10  # one digit of each is explained
 
 
-# ---- train
-
-
-def train(
-    place: Path,
-    kind: str,
-    assignments: Sequence[str],
-    seed: int,
-    test: float,
-    out: Path | None,
-    *,
-    progress: bool,
-    quiet: bool,
-) -> None:
-    """Train a network on images, and keep it with the densities of its features."""
-    out = out or Path("images.safetensors")
-    check_ending(out, (".safetensors",), "a model's")
-    check_writable(out)
-    from holdfast.datasets import held_out
-    from holdfast.images.classifier import network_by_name
-    from holdfast.images.io import load_images
-
-    net = network_by_name(kind, assignments, seed)
-    data = load_images(place, "train")
-    if data.labels is None:
-        raise FileError(
-            f"{str(place)!r} has no array 'labels'; a network learns from images and their labels"
-        )
-    learn, held = held_out(len(data), test, seed, "images")
-    rest = data[held]
-    start = time.perf_counter()
-    shown: Shown = "lines" if progress and not quiet else not quiet
-    check_on = (rest.images, rest.labels) if held else None
-    net.fit(data.images[learn], data.labels[learn], held_out=check_on, progress=shown)
-    seconds = time.perf_counter() - start
-    density = densities(net.model_, data.images[learn], data.labels[learn])
-    net.model_.save(out, density=density)
-    report: dict[str, Any] = {
-        "kind": "images",
-        "network": kind,
-        "model": str(out),
-        "images": len(learn),
-    }
-    report |= {"test_images": len(held), "classes": len(net.classes_), "seconds": round(seconds, 3)}
-    report |= {"densities": density is not None}
-    report |= {"accuracy": net.score(rest.images, data.labels[held])} if held else {}
-    print_report(report, words)
-    if not quiet:
-        say(f"next: {explain_command(Path('images.npz'), out)}")
+# ---- models
 
 
 def densities(model: "ImageModel", images: Any, labels: Any) -> "FeatureDensity | None":
@@ -101,20 +51,6 @@ def densities(model: "ImageModel", images: Any, labels: Any) -> "FeatureDensity 
             f"the file gets no densities of features, which DeDUCE needs: {error}", stacklevel=2
         )
         return None
-
-
-def words(report: dict[str, Any]) -> str:
-    """The report in a few lines."""
-    what = (
-        f"{report['network']} network trained on {report['images']:,} images of "
-        f"{report['classes']} classes"
-    )
-    lines = [f"{what} in {report['seconds']:.1f} s: {report['model']}"]
-    if "accuracy" in report:
-        lines.append(
-            f"on {report['test_images']:,} images held out: right about {report['accuracy']:.1%}"
-        )
-    return "\n".join(lines)
 
 
 def explain_command(

@@ -45,22 +45,20 @@ def argument(value: str, about: str) -> Any:
 
 # ---- options that several commands have
 
-SCHEMA = option("table", "FILE", "What may change (TOML); left out: read off the table.")
-FIXED = option(
-    "table", "LIST", "Columns that nobody can change, with commas between them; may be repeated."
-)
-UP = option("table", "LIST", "Columns that may only rise; may be repeated.")
-DOWN = option("table", "LIST", "Columns that may only fall; may be repeated.")
+SCHEMA = option("table", "FILE", "What may change (TOML); default: inferred.")
+FIXED = option("table", "LIST", "Columns that nobody can change; repeatable.")
+UP = option("table", "LIST", "Columns that may only rise; repeatable.")
+DOWN = option("table", "LIST", "Columns that may only fall; repeatable.")
 SETTINGS = option(
     "method",
     "KEY=VALUE",
-    "A setting, such as steps=200 or epochs=20; may be repeated.",
+    "Setting such as steps=200; repeatable.",
     None,
     "--set",
 )
-SEED = option("method", "N", "Where all random numbers come from.", 0)
-TABLE_OUT = option("output", "FILE", "Where the table goes: .csv, .json or .parquet.")
-QUIET = option("output", None, "Nothing on stderr but errors.", False, "--quiet")
+SEED = option("method", "N", "Random seed.", 0)
+TABLE_OUT = option("output", "FILE", "Table file: .csv, .json or .parquet.")
+QUIET = option("output", None, "Print only errors on stderr.", False, "--quiet")
 AS_JSON = option("output", None, "Print JSON instead of a table.", False, "--json")
 
 

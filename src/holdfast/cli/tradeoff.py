@@ -8,7 +8,7 @@ import typer
 
 from holdfast.cli.options import FIXED, QUIET, SCHEMA, SEED, TABLE_OUT, option
 from holdfast.cli.output import check_chart, check_table, echo
-from holdfast.cli.train import labelled
+from holdfast.cli.train._run import labelled
 from holdfast.errors import SettingError
 from holdfast.registry import build_method, split_names
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import holdfast as hf
 
-KINDS = ("network", "counternet", "rocoursenet", "counterfactual")
+RECOURSE_KINDS = ("rocoursenet", "counternet")
 OF_NETWORK = ("hidden", "epochs", "batch_size", "lr", "weight_decay", "adam_eps", "optimizer")
 OF_ATTACKS = ("epsilon", "attack", "attack_steps", "attack_norm", "attack_box")
 OF_OBJECTIVE = ("objective", "l_clf", "l_div", "l_reg", "l_adv", "burn_in", "spare_wrong")
@@ -118,25 +118,26 @@ class CounterfactualTrainer(NetworkTrainer):
 Trainer = NetworkTrainer | RecourseTrainer
 
 
-def trainer(kind: str, assignments: Sequence[str], seed: int = 0) -> Trainer:
-    """What is to be trained, one of `KINDS`, with settings such as 'epochs=20'."""
+def network_trainer(assignments: Sequence[str], seed: int = 0) -> NetworkTrainer:
+    """Settings of the network such as 'hidden=64,32', and of attacks on its rows such as
+    'epsilon=0.1'."""
     import holdfast as hf
 
-    if kind not in KINDS:
-        raise SettingError(f"unknown kind {kind!r}; {did_you_mean(kind, KINDS)}")
-    if kind == "network":
-        settings = parse_settings(hf.Recipe, kind, (*OF_NETWORK, *OF_ATTACKS), assignments)
-        return NetworkTrainer(hf.Recipe(**settings), seed)
-    if kind == "counterfactual":
-        return counterfactual_trainer(assignments, seed)
-    return recourse_trainer(kind, assignments, seed)
+    settings = parse_settings(hf.Recipe, "network", (*OF_NETWORK, *OF_ATTACKS), assignments)
+    return NetworkTrainer(hf.Recipe(**settings), seed)
 
 
-def recourse_trainer(kind: str, assignments: Sequence[str], seed: int) -> RecourseTrainer:
+def recourse_trainer(kind: str, assignments: Sequence[str], seed: int = 0) -> RecourseTrainer:
     """Settings of the network such as 'l2=2', and for a RoCourseNet those of its shift such as
-    'outer=3'."""
+    'outer=3'.
+
+    Args:
+        kind: one of `RECOURSE_KINDS`.
+    """
     import holdfast as hf
 
+    if kind not in RECOURSE_KINDS:
+        raise SettingError(f"unknown kind {kind!r}; {did_you_mean(kind, RECOURSE_KINDS)}")
     cls = hf.CounterNet if kind == "counternet" else hf.RoCourseNet
     apart = ("seed", "shift")  # an argument here, and a record with settings of its own
     of_network = [f.name for f in fields(cls) if f.name not in apart]
