@@ -8,9 +8,9 @@ strings that they are given there are `Target.parse`, `Model.load` and `datasets
 """
 
 import importlib
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, fields
-from pathlib import Path
 from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
@@ -93,7 +93,7 @@ def _class(name: str, known: Table, others: Table, kind: str) -> Any:
     raise SettingError(f"unknown method {name!r}; {did_you_mean(name, known)}")
 
 
-def default_method(model: "Model", path: str | Path | None = None) -> str:
+def default_method(model: "Model", path: str | os.PathLike[str] | None = None) -> str:
     """The method where none is named: the recourse network that was trained with the model, if
     the model's file at `path` has one; else 'min-cost', or 'tree-search' for a model without
     gradients."""

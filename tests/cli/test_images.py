@@ -30,6 +30,7 @@ from holdfast.images.io import load_images, read_images, write_images
 from holdfast.images.model import ImageModel, holds_images
 from holdfast.images.result import ImageCounterfactuals
 from holdfast.models.density import FeatureDensity
+from holdfast.models.formats import safetensors
 from holdfast.registry import (
     IMAGE_METHODS,
     METHODS,
@@ -632,6 +633,19 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     write_table(table, at / "people.csv")
     return at
+
+
+def test_the_header_of_the_models_file_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = list[Path]()
+    read_header = safetensors.read_header
+
+    def counted(path: Path) -> Any:
+        reads.append(path)
+        return read_header(path)
+
+    monkeypatch.setattr(safetensors, "read_header", counted)
+    assert explain("--first", 1, "--set", "max_iter=2").code == 0
+    assert reads == [Path("net.safetensors")]
 
 
 def test_tables_and_images_are_told_apart(tables: Path) -> None:

@@ -5,26 +5,28 @@ import shlex
 import time
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast._core.checks import untyped
 from holdfast.cli.options import wanted
 from holdfast.cli.output import (
+    AnswerFiles,
     check_ending,
     check_report,
     check_writable,
-    deliver,
     echo,
+    hand_out,
     print_table,
     say,
 )
-from holdfast.errors import FileError, HoldfastError, MissingExtraError, SettingError
+from holdfast.errors import HoldfastError, MissingExtraError, SettingError
 from holdfast.registry import build_image_method
 
 if TYPE_CHECKING:
     import holdfast as hf
-    from holdfast.cli.explain import Question
+    from holdfast.cli.explain import Asked, Search
     from holdfast.images.explainer import ImageExplainer
     from holdfast.images.model import ImageModel
     from holdfast.images.result import ImageCounterfactuals
@@ -77,52 +79,46 @@ def explain_command(
 # ---- explain
 
 
-def wants_images(place: Path, model: Path) -> bool:
-    """Is this a model of images? An error if it is one of tables and images are asked about."""
-    from holdfast.images.model import holds_images
+@dataclass(frozen=True)
+class Pictures:
+    """What only models of images are asked."""
 
-    if holds_images(model):
-        return True
-    if place.suffix.lower() in (".npz", ".npy") and model.is_file():
-        hint = "train one with `holdfast train images`"
-        raise FileError(
-            f"{str(place)!r} holds images, but {str(model)!r} holds no model of images; {hint}"
-        )
-    return False
+    locked: Path | None
+    first: int | None
+    grid: Path | None
 
 
-def explain(
-    question: "Question", *, locked: Path | None, first: int | None, grid: Path | None
-) -> int:
+def explain(asked: "Asked", search: "Search", files: AnswerFiles, pictures: Pictures) -> int:
     """Find counterfactual images, write and print them; returns how many pairs have no answer."""
     from holdfast.images.io import load_images, read_mask
     from holdfast.images.model import ImageModel
 
-    q = question
-    method = question.method or "deduce"
-    check_ending(q.out, ANSWERS, "an answer's")
-    check_report(q.report)
+    method = search.method or "deduce"
+    grid = pictures.grid
+    check_ending(files.out, ANSWERS, "an answer's")
+    check_report(files.report)
     check_ending(grid, (".png", ".svg"), "a picture's")
-    check_writable(q.out, q.report, grid)
-    if not (first is None or first >= 1):
-        raise SettingError(f"--first must be at least 1, got {first}")
-    explainer = build_image_method(method, q.settings)
-    model = ImageModel.load(q.model)
-    target = target_of(model.classes, q.target, q.any_other, q.probability)
-    given = load_images(q.table, "test", model.size)[:first]
-    fit_on(q.data, explainer, method, model)
+    check_writable(files.out, files.report, grid)
+    if pictures.first is not None and pictures.first < 1:
+        raise SettingError(f"--first must be at least 1, got {pictures.first}")
+    # What is wrong with the method is told before the model is loaded.
+    explainer = build_image_method(method, search.settings)
+    model = ImageModel.load(asked.model)
+    target = target_of(model.classes, asked.target, asked.any_other, asked.probability)
+    given = load_images(asked.table, "test", model.size)[: pictures.first]
+    fit_on(search.data, explainer, method, model)
     cfs = explainer.explain(
         model,
         given.images,
         target,
         labels=given.labels,
-        locked=None if locked is None else read_mask(locked),
-        seed=q.seed,
-        batch_size=128 if q.batch_size is None else q.batch_size,
-        time_budget=q.time_budget,
-        progress=not q.quiet,
+        locked=None if pictures.locked is None else read_mask(pictures.locked),
+        seed=search.seed,
+        batch_size=128 if search.batch_size is None else search.batch_size,
+        time_budget=search.time_budget,
+        progress=not files.quiet,
     )
-    unanswered = deliver(cfs, q, print_pairs)
+    unanswered = hand_out(cfs, files, print_pairs)
     if grid and len(cfs):
         cfs.grid(grid)
     elif grid:

@@ -6,6 +6,7 @@ model, as `Model.save` writes it, and beside it the tensors of this network and 
 """
 
 import itertools
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,12 +130,12 @@ def save(
     safetensors.write(path, tensors, {**metadata, _MARK: content | dict(about)})
 
 
-def holds_recourse(path: str | Path) -> bool:
+def holds_recourse(path: str | os.PathLike[str]) -> bool:
     """Is there a recourse network in the file?"""
     return _MARK in safetensors.metadata_of(path)
 
 
-def read(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """What a file says about its recourse network, and the network's tensors."""
     content, tensors = safetensors.read_marked(
         path, _MARK, "a recourse network", "CounterNet.save", lambda name: name.startswith(_PREFIX)
@@ -146,7 +147,7 @@ def read(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     return content, tensors
 
 
-def load(path: str | Path, model: Model) -> RecourseNetwork:
+def load(path: str | os.PathLike[str], model: Model) -> RecourseNetwork:
     """The recourse network in a file, for the model it was trained with."""
     content, tensors = read(path)
     try:
