@@ -1,7 +1,9 @@
 """The methods by name, which one suits a model, and how to build one from strings: 'min-cost' with
 'steps=200'.
 
-    build_method("min-cost", ["steps=200"])        default_method(model)        list_methods(gradients=False)
+    build_method("min-cost", ["steps=200"])
+    default_method(model)
+    list_methods(gradients=False)
 
 The command line, a service and configuration files all choose methods in these words; for the other
 strings that they are given there are `Target.parse`, `Model.load` and `datasets.read_table`.

@@ -2,9 +2,11 @@
 
     neighbours z_i    numbers      x_j + noise * range_j * N(0, 1), clipped to the range of the data
                       categories   drawn from their shares in the data
-    targets    y_i    gap(z_i), clipped to +-log((1 - 1e-6) / 1e-6), as a probability between 1e-6 and 1 - 1e-6
+    targets    y_i    gap(z_i), clipped to +-log((1 - 1e-6) / 1e-6), as a probability between 1e-6
+                      and 1 - 1e-6
     weights    k_i    sqrt(exp(-r_i^2 / kw^2)),   r_i = |z_i - x|_2,   kw = 0.75 sqrt(d)
-    plane      w, b = argmin  sum_i k_i (w.z_i + b - y_i)^2 + ridge |w|_2^2          b = 0 without an intercept
+    plane      w, b = argmin  sum_i k_i (w.z_i + b - y_i)^2 + ridge |w|_2^2
+                      b = 0 without an intercept
 
 Ribeiro et al. 2016 (LIME), as "RoCourseNet" (Guo et al. 2023) runs it under ROAR; on columns scaled
 to [0, 1] the range is 1. Most of the time goes into the model's scores of the neighbours. The rest

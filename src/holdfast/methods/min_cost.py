@@ -54,7 +54,8 @@ CATCH_UP = 1.5  # what costs more than so much of the best found so far is not t
 class MinCost(Explainer):
     """The smallest change that gets the wanted outcome.
 
-        minimise over z    sum_j w_j |z_j - x_j|   (norm = 1)   or   sum_j w_j (z_j - x_j)^2   (norm = 2)
+        minimise over z    sum_j w_j |z_j - x_j|     (norm = 1)   or
+                           sum_j w_j (z_j - x_j)^2   (norm = 2)
         subject to         gap(z) >= margin,  z reachable from x
 
     Args:
@@ -74,8 +75,8 @@ class MinCost(Explainer):
     True
 
     Reference:
-        Chen et al. 2018, "EAD: Elastic-Net Attacks to Deep Neural Networks"; Black et al. 2022, "Consistent
-        Counterfactuals for Deep Models" (Min-cost l1 and l2).
+        Chen et al. 2018, "EAD: Elastic-Net Attacks to Deep Neural Networks"; Black et al. 2022,
+        "Consistent Counterfactuals for Deep Models" (Min-cost l1 and l2).
     """
 
     title = "smallest change: elastic net, tightened by linear programs"

@@ -1,7 +1,8 @@
 """RBR: robust Bayesian recourse, by the odds that samples around the boundary would give under the
 worst kernel.
 
-    F_op(c) = min over v >= 0, |v| <= e_op  of   log(v_2 + s) + (c - v_1)^2 / (2 (v_2 + s)^2) + (p - 1) log s
+    F_op(c) = min over v >= 0, |v| <= e_op  of
+              log(v_2 + s) + (c - v_1)^2 / (2 (v_2 + s)^2) + (p - 1) log s
     F_pe(c) = min over u >= 0, |u| <= e_pe / sqrt(p)  of
               -log(u_2 + s) - (c + sqrt(p) u_1)^2 / (2 (u_2 + s)^2)
               - (p - 1) log(sqrt((1e-6 + e_pe^2 - p u_1^2 - u_2^2) / (p - 1)) + s)
@@ -50,11 +51,14 @@ AT_ONCE = 4  # points of each segment tried at once
 class RBR(DataMethod):
     """Projected gradient on the worst-case posterior odds of samples around the boundary.
 
-        x_b    the point of the boundary nearest to x on the way to one of the nearest data rows with the wanted outcome
-        x_i    samples, uniform in the l2 ball around x_b, split by the model into wanted (pos) and not (neg)
+        x_b    the point of the boundary nearest to x on the way to one of the nearest data rows
+               with the wanted outcome
+        x_i    samples, uniform in the l2 ball around x_b, split by the model into wanted (pos) and
+               not (neg)
 
         minimise over |z - x|_1 <= |x_b - x|_1 + delta_plus
-        J(z) = log sum_neg exp(-F_op(c_i)) - log sum_pos exp(F_pe(c_j)),      c_i = |z - x_i|_2,   p = d,   s = sigma
+        J(z) = log sum_neg exp(-F_op(c_i)) - log sum_pos exp(F_pe(c_j))
+        c_i = |z - x_i|_2,   p = d,   s = sigma
 
     Args:
         e_op: how far the kernels of samples without the wanted outcome may move towards the answer.

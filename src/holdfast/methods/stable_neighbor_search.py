@@ -42,8 +42,9 @@ SWITCH = 1.5  # a category that takes another level moves by the root of 2: less
 class StableNeighborSearch(Explainer):
     """The answers of another method, moved by at most `radius` to where retrained models agree.
 
-        maximise over z   1/P sum_{j=1..P} p_y( b + j/P (z - b) )        p_y: probability of the answer's class y
+        maximise over z   1/P sum_{j=1..P} p_y( b + j/P (z - b) )
         subject to        |z - x0|_2 <= radius,  argmax p(z) = y,  z reachable
+        p_y: probability of the answer's class y
 
     Args:
         start: the method whose answers are moved; None takes MinCost(norm=2).
@@ -70,7 +71,8 @@ class StableNeighborSearch(Explainer):
     True
 
     Reference:
-        Black, Wang, Fredrikson and Datta 2022, "Consistent Counterfactuals for Deep Models", Definition 5.
+        Black, Wang, Fredrikson and Datta 2022, "Consistent Counterfactuals for Deep Models",
+        Definition 5.
     """
 
     title = "another method's answers, moved to where retrained models agree"

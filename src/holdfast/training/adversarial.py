@@ -129,7 +129,8 @@ def train_adversarial(
 
     >>> import holdfast as hf
     >>> data = hf.datasets.moons().take(range(200))
-    >>> hf.train_adversarial(hf.Recipe(hidden=(8,), epochs=2), data.X, data.y, data.schema, epsilon=[0, 0.1])
+    >>> recipe = hf.Recipe(hidden=(8,), epochs=2)
+    >>> hf.train_adversarial(recipe, data.X, data.y, data.schema, epsilon=[0, 0.1])
     AdversarialModels(1 networks for each epsilon in [0.0, 0.1])
     """
     radii = _radii(epsilon)

@@ -10,8 +10,10 @@ dropout. Block-wise coordinate descent, for one batch (x, y):
 
     1  theta   <- Adam( l1 L(f(x; theta), y) )
     2  x_cf = N(g(x)) and t, the class to reach, with the new theta; with two classes, the other one
-    3  theta' = the attack's model: Virtual Data Shift on (x, y, x_cf, t) from theta; theta itself in CounterNet
-    4  theta_g <- Adam( l2 L(f(x_cf; theta'), t) + l3 mean (x_cf - x)^2 ),   z and p are constants here
+    3  theta' = the attack's model: Virtual Data Shift on (x, y, x_cf, t) from theta; theta itself
+       in CounterNet
+    4  theta_g <- Adam( l2 L(f(x_cf; theta'), t) + l3 mean (x_cf - x)^2 )
+       z and p are constants here
 
 Guo, Nguyen and Yadav, "CounterNet", KDD 2023; Guo et al., "RoCourseNet", CIKM 2023. Prediction f
 inside step 3 and 4 has no dropout. With more than two classes t is drawn among the others and the

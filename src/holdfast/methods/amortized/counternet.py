@@ -10,7 +10,8 @@ class CounterNet(JointClassifier):
     """Prediction and recourse trained together: a scikit-learn classifier with an answer for every
     row.
 
-        minimise  l1 L(f(x), y)  +  l2 L(f(x_cf), 1 - f(x) > 1/2)  +  l3 mean (x_cf - x)^2,    x_cf = N(g(x))
+        minimise  l1 L(f(x), y)  +  l2 L(f(x_cf), 1 - f(x) > 1/2)  +  l3 mean (x_cf - x)^2
+        x_cf = N(g(x))
 
     Args:
         encoder, predictor, generator: widths of the layers.

@@ -63,7 +63,8 @@ def robustify(
     >>> data = hf.datasets.moons().take(range(200))
     >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=5)
     >>> generator = hf.CFModel(hidden=(10,), epochs=2)
-    >>> robust = hf.robustify(generator, model, data.X, data.y, shift=hf.Shift(epsilon=0.1, outer=2))
+    >>> shift = hf.Shift(epsilon=0.1, outer=2)
+    >>> robust = hf.robustify(generator, model, data.X, data.y, shift=shift)
     >>> robust.shift.epsilon, generator.shift
     (0.1, None)
     """

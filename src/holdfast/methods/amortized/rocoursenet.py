@@ -13,7 +13,8 @@ class RoCourseNet(CounterNet):
     """Prediction and recourse trained together, the recourse against the worst small shift of the
     data.
 
-        max over generators of   min_{|delta| <= epsilon}   the validity of their answers on the model theta'(delta)
+        max over generators of   min_{|delta| <= epsilon}   the validity of their answers on the
+                                                            model theta'(delta)
 
     that training on the shifted rows x + delta would lead to. Guo, Jia, Chen, Yadav and Xiao,
     "RoCourseNet: Distributionally Robust Training of a Prediction Aware Recourse Model", CIKM 2023.

@@ -5,7 +5,8 @@
 
     minimise  mean over s and rows of  |x_cf - x|_1  +  sum over categories |1 - sum of its levels|
               + mean of (m^2 + v - log v - 1) / 2
-              + reg (mean over s of the norm over rows of h),   h = max(0, margin - lead of class t in f(x_cf))
+              + reg (mean over s of the norm over rows of h)
+    h = max(0, margin - lead of class t in f(x_cf))
 
 Mahajan, Tan and Sharma 2019, and DiCE (the VAE); Guo et al., "RoCourseNet", CIKM 2023 (a baseline
 there). The lead is the logit of two classes, else s_t - max_{j != t} s_j. (With a softmax in place

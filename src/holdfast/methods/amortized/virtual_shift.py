@@ -47,8 +47,8 @@ class Shift(FrozenSettings):
     Args:
         epsilon: the largest shift of a number column, in encoded units.
         outer, inner: T steps of the shift, and K steps of training before each.
-        eta: step size of training. Gentle steps make better generators; `shift_attack`, which judges
-            answers, takes larger ones.
+        eta: step size of training. Gentle steps make better generators; `shift_attack`, which
+            judges answers, takes larger ones.
         optimizer: "adam" with its state carried along, or plain "sgd" as printed in the paper.
         norm: "linf", or "l2" for the length of each row's shift.
         categories: "none" leaves one-hot columns as they are; "clamp" shifts them like numbers;

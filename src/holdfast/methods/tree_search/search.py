@@ -55,7 +55,8 @@ LAST = 1 << 40  # rank of what is no candidate
 class TreeSearch(Explainer):
     """The fewest or smallest changes, along the thresholds of a tree model.
 
-        minimise over z    (number of changed features, sum_j w_j |z_j - x_j|)   (norm = 0)   or the sum   (norm = 1)
+        minimise over z    (number of changed features, sum_j w_j |z_j - x_j|)   (norm = 0)
+                           or the sum                                            (norm = 1)
         subject to         gap(z) > margin,  z reachable from x
 
     Args:
@@ -78,8 +79,9 @@ class TreeSearch(Explainer):
     True
 
     Reference:
-        Compare Tolomei et al. 2017, "Interpretable Predictions of Tree-based Ensembles via Actionable Feature
-        Tweaking"; Parmentier and Vidal 2021, "Optimal Counterfactual Explanations in Tree Ensembles" (OCEAN).
+        Compare Tolomei et al. 2017, "Interpretable Predictions of Tree-based Ensembles via
+        Actionable Feature Tweaking"; Parmentier and Vidal 2021, "Optimal Counterfactual
+        Explanations in Tree Ensembles" (OCEAN).
     """
 
     title = "fewest or smallest changes, along the thresholds of trees; any model"

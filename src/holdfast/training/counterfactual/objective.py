@@ -16,8 +16,8 @@ In an epoch counterfactuals of a random part of the rows are searched for with t
 at the beginning, and split into near-equal groups, one for each mini-batch; with refresh="batch"
 each group is made when its batch comes.
 
-    draft    the paper's first version: x+ = x_i, no ridge, and the adversarial term counts x' itself, where that is
-             within epsilon of x_i
+    draft    the paper's first version: x+ = x_i, no ridge, and the adversarial term counts x'
+             itself, where that is within epsilon of x_i
     omni     no search: x' = x+ = x~ = one of the rows that the network gives y+, with the class y+
 
 Altmeyer et al., "Counterfactual Training: Teaching Models Plausible and Actionable Explanations",

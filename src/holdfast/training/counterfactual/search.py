@@ -2,7 +2,8 @@
 stack at once.
 
     x_k = P( x_{k-1} - lr g_k ),   k = 1 .. T,   from x_0 = x
-    g_k = d/dx { CE(M(x), t) + lam |x - x_0|_1 + energy phi_k (E + 1e-3 E^2) },   E = -M(x)_t; phi: `methods._energy`
+    g_k = d/dx { CE(M(x), t) + lam |x - x_0|_1 + energy phi_k (E + 1e-3 E^2) }
+          E = -M(x)_t; phi: `methods._energy`
 
     mature     the first x_k with S_t >= tau, S = softmax(M(x_k)); a row stops there
     nascent    the last x_k, up to there, with |x_k - x_0|_inf <= epsilon; x_0 is one

@@ -33,7 +33,8 @@ SETTINGS = {
 class CounterfactualObjective:
     """What Counterfactual Training minimises; the defaults are those of the paper.
 
-        l_clf CE(M(x), y)  +  l_div (E(x+) - E(x'))  +  l_reg (E(x+)^2 + E(x')^2)  +  l_adv CE(M(x~), y)
+        l_clf CE(M(x), y)  +  l_div (E(x+) - E(x'))  +  l_reg (E(x+)^2 + E(x')^2)
+                           +  l_adv CE(M(x~), y)
 
     with x' a mature counterfactual, x~ a nascent one, x+ a real row of the class that x' was to
     reach, and E its energy, minus the logit of that class.

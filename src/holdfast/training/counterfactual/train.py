@@ -45,7 +45,8 @@ class CounterfactualTraining:
 
     >>> import holdfast as hf
     >>> data = hf.datasets.moons().take(range(200))
-    >>> recipe, variants = hf.Recipe(hidden=(8,), epochs=2), {"plain": {"objective": "plain"}, "full": {}}
+    >>> recipe = hf.Recipe(hidden=(8,), epochs=2)
+    >>> variants = {"plain": {"objective": "plain"}, "full": {}}
     >>> fit = hf.train_counterfactual(recipe, data.X, data.y, data.schema, variants=variants)
     >>> fit
     CounterfactualTraining(1 networks for each of 'plain', 'full')
