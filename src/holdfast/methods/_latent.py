@@ -7,7 +7,8 @@ from torch import Tensor
 
 from holdfast.errors import SettingError
 from holdfast.explainer import Explainer
-from holdfast.methods._autoencoder import Kind, TableAutoencoder, autoencoder
+from holdfast.methods._autoencoder import Kind, TableAutoencoder
+from holdfast.methods._autoencoder_training import autoencoder
 from holdfast.models.base import Model
 from holdfast.problem import Outcomes, Rows
 from holdfast.schema.schema import Schema

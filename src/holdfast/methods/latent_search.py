@@ -16,7 +16,8 @@ from torch import Tensor
 from holdfast._core.rows import chunks, rows_per_chunk
 from holdfast.distances import l2, squared_l2
 from holdfast.errors import SettingError
-from holdfast.methods._autoencoder import HIDDEN, Kind
+from holdfast.methods._autoencoder import Kind
+from holdfast.methods._autoencoder_training import HIDDEN
 from holdfast.methods._latent import LatentMethod
 from holdfast.models.base import Model
 from holdfast.problem import SearchProblem
