@@ -21,7 +21,7 @@ and the boundary is that between rows a person can hand in; `relaxed` makes it t
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cache
 
 import torch
@@ -191,47 +191,73 @@ class RBR(DataMethod):
     # ---- (2) samples, and (3) projected gradient
 
     def _minimise(self, problem: SearchProblem, edge: Tensor) -> Tensor:
+        """Projected gradient from the boundary points."""
         x = problem.x
         points = around(problem, edge, self.radius, self.samples)
         many = problem[torch.arange(len(x)).repeat_interleave(self.samples)]
         pos = many.met(points.flatten(0, 1)).reshape(len(x), -1)
         room = l1.value(edge - x) + self.delta_plus
         kernel = kernels(float(self.e_op), float(self.e_pe), float(self.sigma), x.shape[1], x.dtype)
-        z = edge
-        best = z
-        lowest = x.new_full((len(x),), math.inf)
-        stale = torch.zeros(len(x), dtype=torch.int64)
+        walk = Descending.start(problem, edge, points, pos, room)
         rows = torch.arange(len(x))
         out = edge.clone()
-        done = torch.zeros(len(x), dtype=torch.bool)
         for _ in problem.steps(self.steps):
-            J, g = odds(z, points, pos, kernel)
-            # a row that has stopped stays, whatever the others do
-            better = (lowest - GAIN > J) & ~done
-            stale = torch.where(better, 0, stale + 1)
-            best = torch.where(better[:, None], z, best)
-            lowest = torch.where(better, J, lowest)
-            z = x + l1.project(z - g / math.sqrt(1000) - x, room[:, None])
-            z = problem.feasible.clamp(z)  # towards x in every column, so it stays in the ball
-            done |= stale >= PATIENCE
-            if int(done.sum()) * 2 > len(done):
-                out[rows] = best
-                on = (~done).nonzero().squeeze(1)
+            walk = walk.after_step(kernel)
+            # Rows that have stopped are given up together, once they are more than the others.
+            if int(walk.done.sum()) * 2 > len(walk.done):
+                out[rows] = walk.best
+                on = (~walk.done).nonzero().squeeze(1)
                 if not len(on):
                     return out
                 rows = rows[on]
-                problem = problem[on]
-                x = x[on]
-                room = room[on]
-                z = z[on]
-                points = points[on]
-                pos = pos[on]
-                best = best[on]
-                lowest = lowest[on]
-                stale = stale[on]
-                done = done[on]
-        out[rows] = best
+                walk = walk.of(on)
+        out[rows] = walk.best
         return out
+
+
+@dataclass(frozen=True, eq=False)
+class Descending:
+    """Where projected gradient has come to, row by row."""
+
+    problem: SearchProblem
+    points: Tensor  # (n, samples, d)
+    pos: Tensor  # (n, samples) which of them have the wanted outcome
+    room: Tensor  # (n,) how far a row may go, in l1
+    z: Tensor
+    best: Tensor
+    lowest: Tensor  # (n,) J at `best`
+    stale: Tensor  # (n,) steps since it was found
+    done: Tensor  # (n,)
+
+    @classmethod
+    def start(
+        cls, problem: SearchProblem, z: Tensor, points: Tensor, pos: Tensor, room: Tensor
+    ) -> "Descending":
+        lowest = z.new_full((len(z),), math.inf)
+        stale = torch.zeros(len(z), dtype=torch.int64)
+        done = torch.zeros(len(z), dtype=torch.bool)
+        return cls(problem, points, pos, room, z, z, lowest, stale, done)
+
+    def after_step(self, kernel: "Kernels") -> "Descending":
+        """Judge z, and move on."""
+        x = self.problem.x
+        J, g = odds(self.z, self.points, self.pos, kernel)
+        # a row that has stopped stays, whatever the others do
+        better = (self.lowest - GAIN > J) & ~self.done
+        stale = torch.where(better, 0, self.stale + 1)
+        z = x + l1.project(self.z - g / math.sqrt(1000) - x, self.room[:, None])
+        return replace(
+            self,
+            z=self.problem.feasible.clamp(z),  # towards x in every column, so it stays in the ball
+            best=torch.where(better[:, None], self.z, self.best),
+            lowest=torch.where(better, J, self.lowest),
+            stale=stale,
+            done=self.done | (stale >= PATIENCE),
+        )
+
+    def of(self, rows: Tensor) -> "Descending":
+        """Some of the rows."""
+        return Descending(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
 
 
 def _coarse_to_fine(scan: int) -> Tensor:
