@@ -133,9 +133,9 @@ def target_of(
     import holdfast as hf
 
     if name is None and not any_other:
-        known = ", ".join(f"--target {shlex.quote(str(c))}" for c in classes[:4])
+        choices = ", ".join(f"--target {shlex.quote(str(c))}" for c in classes[:4])
         raise SettingError(
-            f"say which class is wanted: {known}, ..., --target all for each of them, or "
+            f"say which class is wanted: {choices}, ..., --target all for each of them, or "
             "--any-other"
         )
     if name == "all" and not any_other and "all" not in map(str, classes):
@@ -157,8 +157,8 @@ def fit_on(
                 f"method {method!r} looks at no data, so --data is not used", stacklevel=2
             )
     elif data:
-        known = load_images(data, "train", model.size)
-        explainer.fit(model, known.images, known.labels)
+        rows = load_images(data, "train", model.size)
+        explainer.fit(model, rows.images, rows.labels)
     elif isinstance(explainer, DeDUCE) and model.density is not None:
         explainer.fit(model)
     else:
@@ -197,32 +197,25 @@ def print_pairs(cfs: "ImageCounterfactuals", most: int) -> None:
 def demo(out: Path, method: str) -> None:
     """Train a network on the digits that come with scikit-learn, and ask what would make each digit
     another one."""
-    import numpy as np
-
     from holdfast.images.classifier import SpectralResNet
     from holdfast.images.io import write_images
 
     start = time.perf_counter()
     explainer = build_image_method(method, [])
     out.mkdir(parents=True, exist_ok=True)
-    digits: Any = untyped("sklearn.datasets").load_digits()
-    order = np.random.default_rng(0).permutation(len(digits.target))
-    x = (digits.images[order] / 16).astype(np.float32)
-    y = digits.target[order]
+    x, y = shuffled_digits()
     test = slice(0, DEMO_DIGITS)
-    known = slice(DEMO_DIGITS, None)
+    train = slice(DEMO_DIGITS, None)
     net = SpectralResNet(**DEMO_NET).fit(
-        x[known], y[known], held_out=(x[test], y[test]), progress=True
+        x[train], y[train], held_out=(x[test], y[test]), progress=True
     )
     model = net.model_
-    model.save(out / "model.safetensors", density=densities(model, x[known], y[known]))
-    explainer.fit(model, x[known], y[known])
+    model.save(out / "model.safetensors", density=densities(model, x[train], y[train]))
+    explainer.fit(model, x[train], y[train])
     right = net.predict(x[test]) == y[test]
-    first = np.array(
-        [np.flatnonzero(right & (y[test] == digit))[0] for digit in range(DEMO_CLASSES)]
-    )
+    first = one_of_each(right, y[test])
     write_images(out / "digits.npz", x[first], y[first])
-    write_images(out / "training.npz", x[known], y[known])
+    write_images(out / "training.npz", x[train], y[train])
     cfs = explainer.explain(model, x[first], "all", labels=y[first], progress=True)
     cfs.save(out / "answers.parquet")
     picture = _grid(cfs, out)
@@ -231,14 +224,29 @@ def demo(out: Path, method: str) -> None:
     echo(
         f"The network is right about {right.mean():.1%} of {DEMO_DIGITS} digits it has not seen. "
         f"{int(cfs.found.sum())} of {len(cfs)} pairs of a digit and another class get an answer, "
-        "which changes "
-        f"{cfs.pixels.mean():.1f} of 64 pixels on average; {time.perf_counter() - start:.1f} s in "
-        "all."
+        f"which changes {cfs.pixels.mean():.1f} of 64 pixels on average; "
+        f"{time.perf_counter() - start:.1f} s in all."
     )
     echo(f"Everything is in {out}: look at {picture} and {out / 'report.html'}. Try next:\n")
     # DeDUCE finds what it needs in the model's file.
     data = out / "training.npz" if explainer.needs_data and method != "deduce" else None
     echo(explain_command(out / "digits.npz", out / "model.safetensors", method, data))
+
+
+def shuffled_digits() -> tuple[Any, Any]:
+    """Images (n, 8, 8) from 0 to 1 and labels (n,), always in the same order."""
+    import numpy as np
+
+    digits: Any = untyped("sklearn.datasets").load_digits()
+    order = np.random.default_rng(0).permutation(len(digits.target))
+    return (digits.images[order] / 16).astype(np.float32), digits.target[order]
+
+
+def one_of_each(right: Any, labels: Any) -> Any:
+    """The first image of each digit that the network is right about."""
+    import numpy as np
+
+    return np.array([np.flatnonzero(right & (labels == d))[0] for d in range(DEMO_CLASSES)])
 
 
 def _grid(cfs: "ImageCounterfactuals", out: Path) -> Path:

@@ -23,7 +23,6 @@ PANELS = {
     "measure": "Measurement",
     "output": "Output",
     "images": "Only for images",
-    "counterfactual": "Only for counterfactual",
     "": None,
 }
 
@@ -74,16 +73,17 @@ def wanted(
     if not classes:
         of_classes = {"--any-other": any_other, "--probability": probability}
         refuse(of_classes, "{} is for models with classes, this one has none; leave it out")
-        hint = "this is a regression model: say which range is wanted, such as --target 200..250"
         if name is None:
-            raise TargetError(hint)
+            raise TargetError(
+                "this is a regression model: say which range is wanted, such as --target 200..250"
+            )
     if any_other:
         if name is not None:
             raise TargetError("--target and --any-other contradict each other; give one of them")
         return hf.Target(probability=probability)
     if name is None:
-        known = " or ".join(f"--target {shlex.quote(str(c))}" for c in classes[:6])
-        raise TargetError(f"say which outcome is wanted: {known}, or --any-other")
+        choices = " or ".join(f"--target {shlex.quote(str(c))}" for c in classes[:6])
+        raise TargetError(f"say which outcome is wanted: {choices}, or --any-other")
     return hf.Target.parse(name, classes, probability)
 
 

@@ -3,8 +3,8 @@
     z = enc(x),  y = dec(z)
 
     autoencoder    minimise  |x - y|^2
-    vae            minimise  |x - y|^2 over numbers  -  sum_g log softmax(y_g)[x_g] over categories g
-                             +  beta KL
+    vae            minimise  |x - y|^2 over numbers
+                             -  sum_g log softmax(y_g)[x_g] over categories g  +  beta KL
                    z = m + s e,  e ~ N(0, 1),  (m, log s^2) = enc(x)
                    KL( N(m, s^2) | N(0, 1) ) = 1/2 sum_i m_i^2 + s_i^2 - 1 - log s_i^2
 

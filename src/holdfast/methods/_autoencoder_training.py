@@ -75,15 +75,9 @@ def autoencoder(
         raise SettingError(f"kind must be 'autoencoder' or 'vae', got {kind!r}")
     if min(latent, epochs, batch_size, patience, *hidden) < 1:
         raise SettingError("hidden, latent, epochs, batch_size and patience must be at least 1")
-    if not (lr > 0 and beta >= 0 and 0 < held_out < 1):
-        raise SettingError(
-            f"need lr > 0, beta >= 0, 0 < held_out < 1, got {lr}, {beta}, {held_out}"
-        )
-    if not (0 <= warm_up <= epochs and weight_decay >= 0):
-        raise SettingError(
-            "need 0 <= warm_up <= epochs and weight_decay >= 0, got "
-            f"{warm_up}, {epochs}, {weight_decay}"
-        )
+    _check_rates(lr, beta, held_out, weight_decay)
+    if not 0 <= warm_up <= epochs:
+        raise SettingError(f"need 0 <= warm_up <= epochs, got {warm_up} and {epochs}")
     given = no_columns() if given is None else given.long().sort().values
     groups = _modelled_groups(schema, given)
     generator = torch.Generator().manual_seed(seed)
@@ -101,12 +95,9 @@ def autoencoder(
         nets = _initial_networks(sizes, generator)
         groups = groups.clone() if kind == "vae" else torch.zeros(0, 0, dtype=torch.int64)
         parts = Parts.of(given.clone(), schema.width)
-        order = torch.randperm(len(x), generator=generator)
-        tested = min(len(x) - 1, max(1, round(held_out * len(x))))
         history = _train(
             nets,
-            x[order[tested:]],
-            x[order[:tested]],
+            *_learnt_and_held_out(x, held_out, generator),
             _objective(nets, groups, parts, beta, generator),
             bar,
             generator,
@@ -118,6 +109,16 @@ def autoencoder(
             weight_decay=weight_decay,
         )
     return TableAutoencoder(nets[0], nets[1], groups, history, given)
+
+
+def _check_rates(lr: float, beta: float, held_out: float, weight_decay: float) -> None:
+    """Raise an error unless training can follow these."""
+    if not (lr > 0 and beta >= 0 and 0 < held_out < 1):
+        raise SettingError(
+            f"need lr > 0, beta >= 0, 0 < held_out < 1, got {lr}, {beta}, {held_out}"
+        )
+    if not weight_decay >= 0:
+        raise SettingError(f"need weight_decay >= 0, got {weight_decay}")
 
 
 def _modelled_groups(schema: Schema, given: Tensor) -> Tensor:
@@ -141,6 +142,15 @@ def _rows_of(X: pd.DataFrame | Tensor, schema: Schema) -> Tensor:
     if x.ndim != 2 or x.shape[1] != schema.width or len(x) < 2:
         raise SettingError(f"need at least 2 rows of {schema.width} columns, got {tuple(x.shape)}")
     return x
+
+
+def _learnt_and_held_out(
+    x: Tensor, share: float, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Rows to learn from, and a share of them, at least one, to judge every epoch by."""
+    order = torch.randperm(len(x), generator=generator)
+    tested = min(len(x) - 1, max(1, round(share * len(x))))
+    return x[order[tested:]], x[order[:tested]]
 
 
 def _initial_networks(

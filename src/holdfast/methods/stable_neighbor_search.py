@@ -135,6 +135,7 @@ class StableNeighborSearch(Explainer):
             raise SettingError(
                 f"min_probability must lie between 0 and 1, got {self.min_probability}"
             )
+        # A baseline is one number for all columns, or one for each.
         many = 1 if isinstance(self.baseline, int | float) else len(self.baseline)
         width = model.schema.width
         if many not in (1, width):

@@ -178,16 +178,15 @@ def counterfactual_trainer(assignments: Sequence[str], seed: int) -> Counterfact
         *inner,
         *(f"generator__{name}" for name in inner),
     )
+    check_known(kind, known, assignments)
     given = dict(map(split_setting, assignments))
-    for name in given:
-        if name not in known:
-            raise SettingError(f"{kind} has no setting {name!r}; {did_you_mean(name, known)}")
 
     def settings(cls: type, names: Sequence[str]) -> dict[str, Any]:
         return parse_settings(
             cls, kind, names, [f"{name}={text}" for name, text in given.items() if name in names]
         )
 
+    # What the network has too, such as lr, is the network's; generator__lr is the generator's.
     apart = (*OF_OBJECTIVE, *OF_SEARCH, *OF_NETWORK, "generator")
     of_method = {name: text for name, text in given.items() if name not in apart}
     name = given.get("generator", "eccco").lower()
@@ -212,13 +211,14 @@ def generator(kind: str, settings: dict[str, str], seed: int) -> "hf.Explainer":
         "revise": hf.REVISE,
         "omniscient": hf.Omniscient,
     }[kind]
-    known = OF_GENERATOR[kind]
+    names = OF_GENERATOR[kind]
     hints = get_type_hints(cls)
     given = dict[str, Any]()
     for typed, text in settings.items():
+        # lam and generator__lam are the same setting
         name = typed.removeprefix("generator__")
-        if name not in known:
-            hint = did_you_mean(name, known) if known else "it has none"
+        if name not in names:
+            hint = did_you_mean(name, names) if names else "it has none"
             raise SettingError(f"generator {kind!r} has no setting {name!r}; {hint}")
         if name in given:
             raise SettingError(

@@ -84,14 +84,12 @@ def train_ntk(
     x = schema.encode(X, torch.float64)
     sign = class_numbers(y, names).double() * 2 - 1
     if rows is not None and rows < len(x):
-        drawn = (
-            torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))[:rows]
-            .sort()
-            .values
-        )
+        generator = torch.Generator().manual_seed(seed)
+        drawn = torch.randperm(len(x), generator=generator)[:rows].sort().values
         x = x[drawn]
         sign = sign[drawn]
     net = fit_ntk(x, sign, beta=beta, append_one=append_one)
+    # Each attack is on the model of the rows before it, and always of the clean rows.
     for r in range(repeats if epsilon > 0 else 0):
         net = fit_ntk(
             attacked(net, x, sign, epsilon, seed=seed, draw=r),

@@ -65,6 +65,7 @@ def train(
     files.check()
     import holdfast as hf
 
+    # Rows held out are measured on and, where a trainer watches them, never learnt from.
     X, y, schema = labelled(table.path, table.target, table.schema, split_names(table.fixed))
     learn, rest = hf.datasets.held_out(len(X), table.test, table.seed)
     unseen = X.iloc[rest], y.iloc[rest]

@@ -63,6 +63,7 @@ def train_on(
     watched = (unseen.images, unseen.labels) if rest else None
     net.fit(data.images[learn], data.labels[learn], held_out=watched, progress=shown)
     seconds = time.perf_counter() - start
+    # The file gets them, so that DeDUCE needs no training images later.
     density = densities(net.model_, data.images[learn], data.labels[learn])
     net.model_.save(model_file, density=density)
     report: dict[str, Any] = {

@@ -218,10 +218,11 @@ class GeneratorTraining(StackTraining):
         m, n, _ = x.shape
         draw = self.next_draw()
         theta = self.run.theta.first(m)
-        thetas = [held.first(m) for held in self.stack.thetas]
+        thetas = [stack.first(m) for stack in self.stack.thetas]
         t = wanted_class(net.scores(theta, x), self.random, draw)
-        grads = [held.first(m) for held in self.grads]
+        grads = [stack.first(m) for stack in self.grads]
         judge = theta
+        # The attack looks at the first answers, and its model judges all of them.
         for block in range(self.begin(thetas, x, t, draw + 1)):
             x_cf = self.answer(thetas, x, t, block)
             rows = x.repeat(1, x_cf.shape[1] // n, 1).flatten(0, 1) if self.reachable else x

@@ -53,9 +53,9 @@ class RecourseNetwork:
         module = model.module
         k = len(model.classes)
         last = len(flat_layers(module)) - 1
+        # A file may say anything: True is an int to Python, and layers may come twice.
         places = [i for i in self.features if type(i) is int and 0 <= i < last]
-        known = 0 < len(places) == len(self.features) and places == sorted({*places})
-        if not known:
+        if not (0 < len(places) == len(self.features) and places == sorted({*places})):
             raise SettingError(
                 f"the recourse network looks at layers {list(self.features)}, the model has 0 to "
                 f"{last}"
@@ -63,8 +63,7 @@ class RecourseNetwork:
         target = self.target_columns
         if target not in ((0, 2) if k == 2 else (k,)):
             raise SettingError(f"the recourse network is told {target} classes of {k}")
-        finite = all(bool(v.isfinite().all()) for v in self.layers.state_dict().values())
-        if not finite:
+        if not all(bool(v.isfinite().all()) for v in self.layers.state_dict().values()):
             raise SettingError("the recourse network has non-finite weights")
         x = model.schema.probe.to(model.dtype)
         try:

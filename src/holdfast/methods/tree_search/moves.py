@@ -55,6 +55,8 @@ class CellMoves:
         is_level = list[bool]()
         to_missing = list[bool]()
         ends = list[Array]()
+        # A number has one encoded column and ends of its cells; a category has a column for each
+        # level, which is its cell.
         for i, c in enumerate(cells):
             spans.append((count, count + c.count))
             count += c.count

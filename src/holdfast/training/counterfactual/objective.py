@@ -210,12 +210,12 @@ class ContrastTraining:
         lr = each("lr")
         self.search = SearchSettings(lam, energy, tau, lr, shared.steps, shared.epsilon)
         self.weighted = bool((self.clf != 1).any())
+        # Drawn for all networks alike, so that variants differ in their settings alone.
         self.draws = RowDraws(variation, len(x), shared.count)
         self.classes = ClassRows.of(labels, classes)
         self.buffers = dict[int, SearchBuffers]()
         self.splits = dict[tuple[int, int], BatchSplit]()
-        several = shared.kind == "plain" or int((self.classes.size > 0).sum()) > 1
-        if not several:
+        if shared.kind != "plain" and int((self.classes.size > 0).sum()) < 2:
             raise SettingError("counterfactuals need rows of at least two classes")
 
     def epoch(self, epoch: int, validation: tuple[Tensor, Tensor] | None = None) -> Tensor:
