@@ -66,11 +66,11 @@ def run_app(app: typer.Typer, name: str, argv: Sequence[str] | None = None) -> i
         except (HoldfastError, OSError) as error:
             return _failed(BAD_INPUT, str(error))
         except Exception as error:
-            what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            failure = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             hint = (
                 "probably a fault in holdfast, not in your input; set HOLDFAST_DEBUG=1 to see where"
             )
-            return _failed(INTERNAL, f"unexpected {what} ({hint})")
+            return _failed(INTERNAL, f"unexpected {failure} ({hint})")
     return 0
 
 

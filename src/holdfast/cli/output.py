@@ -114,8 +114,7 @@ def hand_out(
 def check_ending(path: Path | None, endings: Sequence[str], what: str) -> None:
     """A file of that kind has one of these endings."""
     ends = endings[0] if len(endings) == 1 else f"one of {listed(endings)}"
-    known = path is None or path.suffix.lower() in endings
-    if not known:
+    if path is not None and path.suffix.lower() not in endings:
         raise FileError(f"cannot write {str(path)!r}: {what} name must end in {ends}")
 
 

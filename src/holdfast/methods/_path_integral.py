@@ -84,7 +84,7 @@ def own_and_slope(p: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
 
 def _any_model(model: Model, y: Tensor, path: Path) -> PathValue:
     b, t, w = path
-    own = torch.nn.functional.one_hot(y, len(model.classes)).to(b.dtype)
+    asked = torch.nn.functional.one_hot(y, len(model.classes)).to(b.dtype)
     weight = w.repeat_interleave(len(y))
     signs = (2.0 * y - 1).to(b.dtype).repeat(len(t))
 
@@ -98,7 +98,7 @@ def _any_model(model: Model, y: Tensor, path: Path) -> PathValue:
             prob = prob.view(len(t), -1)
             by_score = torch.stack([-up, up], 1)
         else:
-            prob, slope = own_and_slope(torch.softmax(scores, 1).reshape(len(t), len(z), -1), own)
+            prob, slope = own_and_slope(torch.softmax(scores, 1).reshape(len(t), len(z), -1), asked)
             by_score = (w[:, None, None] * slope).flatten(0, 1)
         g = pull(by_score).reshape(line.shape)
         return Value(_over_points(w, prob), prob[-1], _over_points(t, g), scores[-len(z) :])
@@ -116,9 +116,9 @@ def _any_stack(models: ModelStack, y: Tensor, path: Path) -> PathValue:
             scores = to_scores(raw.flatten(0, 1), "logits").reshape(
                 models.count, len(t), len(z), -1
             )
-        own = torch.nn.functional.one_hot(y, scores.shape[3]).to(b.dtype)
+        asked = torch.nn.functional.one_hot(y, scores.shape[3]).to(b.dtype)
         # (M, P, n), (M, P, n, k)
-        prob, slope = own_and_slope(torch.softmax(scores.detach(), 3), own)
+        prob, slope = own_and_slope(torch.softmax(scores.detach(), 3), asked)
         (g,) = torch.autograd.grad(scores, line, w[:, None, None] * slope)
         total = _over_points(w, prob.sum(0))
         return Value(total, prob[:, -1].amin(0), _over_points(t, g), scores[0, -1].detach())

@@ -91,10 +91,12 @@ class ECCCo(GuidedMethod):
         if not 0 < self.alpha < 1:
             raise SettingError(f"alpha must lie between 0 and 1, got {self.alpha}")
         scores = scores_of(encoded(X, model, "ECCCo"), model)
-        own = torch.softmax(scores, 1).gather(1, classes_of(scores, model, y)[:, None]).squeeze(1)
-        rank = int(self.alpha * (len(own) + 1))
+        probability = (
+            torch.softmax(scores, 1).gather(1, classes_of(scores, model, y)[:, None]).squeeze(1)
+        )
+        rank = int(self.alpha * (len(probability) + 1))
         # too few rows: nothing can be left out of a set
-        self.q_ = float(own.kthvalue(rank).values) if rank else 0.0
+        self.q_ = float(probability.kthvalue(rank).values) if rank else 0.0
 
     def by_scores(self, walk: GuidedWalk, scores: Tensor, s: Tensor, t: int) -> Tensor:
         w = float(decay(self.steps)[t]) * self.energy

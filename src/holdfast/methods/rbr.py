@@ -130,8 +130,8 @@ class RBR(DataMethod):
             rows, rows_per_chunk(self.samples * problem.x.shape[1], block=ROW_BLOCK)
         ):
             full = whole_blocks(part)
-            some = problem[full]
-            answer[part] = some.feasible.project(self._minimise(some, edge[full]))[: len(part)]
+            asked = problem[full]
+            answer[part] = asked.feasible.project(self._minimise(asked, edge[full]))[: len(part)]
         return answer
 
     # ---- (1) the boundary
@@ -144,11 +144,11 @@ class RBR(DataMethod):
             for part in chunks(people, rows_per_chunk(max(m * AT_ONCE * data.shape[1], len(data)))):
                 if problem.budget.over():
                     return edge
-                some = problem[part]
-                near = l1.between(some.x, data).topk(m, 1, largest=False, sorted=True).indices
+                asked = problem[part]
+                near = l1.between(asked.x, data).topk(m, 1, largest=False, sorted=True).indices
                 # as far as each person can reach
-                guides = some.feasible.repeat(m).project(data[near].flatten(0, 1))
-                edge[part] = self._nearest_flip(some, guides.reshape(len(part), m, -1))
+                guides = asked.feasible.repeat(m).project(data[near].flatten(0, 1))
+                edge[part] = self._nearest_flip(asked, guides.reshape(len(part), m, -1))
         return edge
 
     def _nearest_flip(self, problem: SearchProblem, guides: Tensor) -> Tensor:
@@ -171,10 +171,10 @@ class RBR(DataMethod):
             row, guide, at = (far < best[:, None, None]).nonzero(as_tuple=True)
             if not len(row):
                 continue
-            some = problem[row]
-            z = some.x + t[at, None] * way[row, guide]
-            z = z if self.relaxed else some.feasible.project(z)
-            met = some.met(z)
+            crossing = problem[row]
+            z = crossing.x + t[at, None] * way[row, guide]
+            z = z if self.relaxed else crossing.feasible.project(z)
+            met = crossing.met(z)
             if not met.any():
                 continue
             z = z[met]

@@ -445,7 +445,7 @@ def test_errors_name_the_thing(task: Any) -> None:
         hf.CFModel(shift=Shift()).fit(model, table)
     with pytest.raises(hf.HoldfastError, match="outcomes y"):
         hf.CFModel(shift=Shift()).fit_against(model, table)
-    with pytest.raises(hf.HoldfastError, match="Descent is no parametric generator"):
+    with pytest.raises(hf.HoldfastError, match="Descent is not a parametric generator"):
         hf.robustify(hf.Descent(), model, table, y)
     soft = hf.Model.of(nn.Sequential(nn.Linear(3, 2), nn.Softmax(1)), model.schema)
     with pytest.raises(hf.HoldfastError, match=r"VAECF needs the logits.*returns probabilities"):

@@ -115,7 +115,9 @@ class JointStack:
 
     def pick(self, models: Tensor) -> "JointStack":
         """Some of the networks, in this order."""
-        theta, theta_g = (Weights(held.flat[models].clone(), held.sizes) for held in self.thetas)
+        theta, theta_g = (
+            Weights(weights.flat[models].clone(), weights.sizes) for weights in self.thetas
+        )
         return replace(self, theta=theta, theta_g=theta_g)
 
 
@@ -165,7 +167,7 @@ class JointTraining(StackTraining):
         net = self.stack.net
         stack = self.stack
         how = self.how
-        theta, theta_g, g, g_g = (held.first(len(x)) for held in (*stack.thetas, *self.grads))
+        theta, theta_g, g, g_g = (weights.first(len(x)) for weights in (*stack.thetas, *self.grads))
         adam, adam_g = self.adams
         # 1
         masks = self._masks(net, x, draw + 1)

@@ -68,12 +68,11 @@ def robustify(
     >>> robust.shift.epsilon, generator.shift
     (0.1, None)
     """
-    lacks = (
-        f"{type(generator).__name__} is no parametric generator: it has no shift, schedule and "
-        "fit_against"
-    )
     if not isinstance(generator, Trainable):
-        raise SettingError(f"{lacks}; take CFModel or VAECF")
+        raise SettingError(
+            f"{type(generator).__name__} is not a parametric generator: it has no shift, schedule "
+            "and fit_against; take CFModel or VAECF"
+        )
     out = type(generator)(**copy.deepcopy(generator.get_params(deep=False)))
     return out.set_params(shift=shift, schedule=schedule).fit_against(
         model, X, y, progress=progress

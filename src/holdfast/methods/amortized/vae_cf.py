@@ -218,9 +218,9 @@ def lead_and_slope(z: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
     if k == 1:
         sign = 2 * t - 1
         return z * sign, sign
-    own = nn.functional.one_hot(t.squeeze(2).long(), k).to(z.dtype)
-    best, place = z.masked_fill(own > 0, -torch.inf).max(2, keepdim=True)
-    return (z * own).sum(2, keepdim=True) - best, own.scatter_add(
+    asked = nn.functional.one_hot(t.squeeze(2).long(), k).to(z.dtype)
+    best, place = z.masked_fill(asked > 0, -torch.inf).max(2, keepdim=True)
+    return (z * asked).sum(2, keepdim=True) - best, asked.scatter_add(
         2, place, torch.full_like(best, -1.0)
     )
 

@@ -231,9 +231,9 @@ class Tape:
         self.m = m
         self.count = 0
         self.thetas[0].first(m).flat.copy_(theta.flat)
-        for held in (self.ms, self.vs):
-            if held:
-                held[0].first(m).flat.zero_()
+        for memory in (self.ms, self.vs):
+            if memory:
+                memory[0].first(m).flat.zero_()
         self.moved = False
 
     @property
@@ -244,9 +244,9 @@ class Tape:
     def train(self, rows: Tensor, batch: Batch) -> None:
         """K steps."""
         if self.moved:  # go on from the last point: it becomes the first
-            for held in (self.thetas, self.ms, self.vs):
-                if held:
-                    held[0], held[-1] = held[-1], held[0]
+            for memory in (self.thetas, self.ms, self.vs):
+                if memory:
+                    memory[0], memory[-1] = memory[-1], memory[0]
         self.moved = True
         self.passes = list[Any]()
         for k in range(self.shift.inner):
@@ -260,7 +260,9 @@ class Tape:
                 torch.sub(theta.flat, g.flat, alpha=self.shift.eta, out=after.flat)
                 continue
             before = self.ms[k].first(self.m).flat, self.vs[k].first(self.m).flat
-            m, v, root = (held[k + 1].first(self.m).flat for held in (self.ms, self.vs, self.roots))
+            m, v, root = (
+                memory[k + 1].first(self.m).flat for memory in (self.ms, self.vs, self.roots)
+            )
             torch.lerp(before[0], g.flat, 1 - B1, out=m)
             torch.mul(before[1], B2, out=v).addcmul_(g.flat, g.flat, value=1 - B2)
             torch.div(v, 1 - B2**self.count, out=root).add_(ROOT).sqrt_()
@@ -271,7 +273,7 @@ class Tape:
 
     def by_rows(self, batch: Batch) -> Tensor:
         """(M, n, c) the gradient of the answers' loss at theta' by the rows it was trained on."""
-        up, by_m, by_v, p, curved, base = (held.first(self.m) for held in self.scratch)
+        up, by_m, by_v, p, curved, base = (space.first(self.m) for space in self.scratch)
         self.net.gradient(self.theta, batch.x_cf, batch.t, batch.w_cf, up, "answers")
         adam = self.shift.optimizer == "adam"
         last = self.shift.inner - 1

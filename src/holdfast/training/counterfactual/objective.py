@@ -153,9 +153,9 @@ def _check_outputs(models: ModelStack, x: Tensor, classes: int) -> None:
 
 def _words(epoch: int, epochs: int, numbers: Tensor, name: str = "") -> str:
     """A network's numbers for the terminal, those of most interest first: it may be narrow."""
-    known = dict(zip(COLUMNS, (float(value) for value in numbers), strict=True))
+    by_name = dict(zip(COLUMNS, (float(value) for value in numbers), strict=True))
     shown = ("accuracy", "validation", "matured", "divergence", "ridge", "adversarial", "steps")
-    shown_numbers = (f"{n} {known[n]:.3g}" for n in shown if not math.isnan(known[n]))
+    shown_numbers = (f"{n} {by_name[n]:.3g}" for n in shown if not math.isnan(by_name[n]))
     return f"{name} {epoch + 1}/{epochs} ".lstrip() + " ".join(shown_numbers)
 
 
@@ -236,8 +236,8 @@ class ContrastTraining:
             )
             sums = list[Tensor]()
             for batch, group in parts:
-                some = rows[:, group]
-                pairs = self.pairs(some, u[:, :, group], self._buffers(*some.shape))
+                drawn = rows[:, group]
+                pairs = self.pairs(drawn, u[:, :, group], self._buffers(*drawn.shape))
                 sums.append(self._contrast(order[:, batch], pairs))
             means = torch.stack(sums).sum(0) / rows.shape[1]
         right = [self.accuracy(self.x, self.labels)]
@@ -303,12 +303,12 @@ class ContrastTraining:
         size = nn.functional.one_hot(now, self.classes.count).sum(1)  # (M, K)
         start = (size.cumsum(1) - size).gather(1, wanted)
         many = size.gather(1, wanted)
-        some = many > 0
-        place = torch.where(some, start + (u * many).long(), (u * x.shape[1]).long())
+        there = many > 0
+        place = torch.where(there, start + (u * many).long(), (u * x.shape[1]).long())
         row = now.argsort(dim=1, stable=True).gather(1, place)
         chosen = x.gather(1, row[..., None].expand(-1, -1, x.shape[2]))
-        label = torch.where(some, wanted, y.gather(1, row))
-        all_ = torch.ones_like(some)
+        label = torch.where(there, wanted, y.gather(1, row))
+        all_ = torch.ones_like(there)
         return ContrastPairs(chosen, chosen, label, chosen, label, all_, all_, torch.zeros(len(x)))
 
     # ---- the objective
@@ -373,10 +373,10 @@ class ContrastTraining:
         lost = (
             torch.zeros(self.models.count).index_add_(0, owner, (~g.isfinite()).float())[owner] > 0
         )
-        before = [held[lost] for held in self.optimizer.held]
+        before = [memory[lost] for memory in self.optimizer.held]
         self.optimizer.step(torch.where(lost, 0.0, g))
-        for held, value in zip(self.optimizer.held, before, strict=True):
-            held[lost] = value
+        for memory, value in zip(self.optimizer.held, before, strict=True):
+            memory[lost] = value
 
     def _split(self, n: int, counterfactuals: int) -> BatchSplit:
         key = n, counterfactuals

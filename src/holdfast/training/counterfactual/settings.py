@@ -114,8 +114,7 @@ class CounterfactualSearch:
         steps = GeneratorSettings.of(self.generator).steps
         count = self.n_counterfactuals
         require_integer("steps of the generator", steps)
-        good = count is None or (isinstance(count, Integral) and count >= 1)
-        if not good:
+        if count is not None and not (isinstance(count, Integral) and count >= 1):
             raise SettingError(
                 "n_counterfactuals must be an integer of at least 1, or None for all, got "
                 f"{count!r}"
@@ -156,11 +155,11 @@ def _variant(
     generator: GeneratorSettings,
 ) -> tuple[Kind, Variant]:
     """Which program trains a variant, and its settings."""
-    known = "objective", *SETTINGS
+    names = "objective", *SETTINGS
     for key in settings:
-        if key not in known:
+        if key not in names:
             raise SettingError(
-                f"variant {name!r} has an unknown setting {key!r}; {did_you_mean(key, known)}"
+                f"variant {name!r} has an unknown setting {key!r}; {did_you_mean(key, names)}"
             )
     chosen = _check_objective(settings.get("objective", objective))
     # A weight that the objective sets to 0 was meant to change something.
