@@ -166,8 +166,12 @@ def test_loading_something_else_says_what_it_is(cfs: hf.Counterfactuals, tmp_pat
             FileError, match=r"read it with hf\.datasets\.read_table, and save to a \.parquet file"
         ):
             hf.Counterfactuals.load(tmp_path / name)
-    with pytest.raises(FileError, match="no file at"):
-        hf.Counterfactuals.load(tmp_path / "none.parquet")
+    for name in ("none.parquet", "none.csv"):
+        with pytest.raises(FileError, match="no file at"):
+            hf.Counterfactuals.load(tmp_path / name)
+    hf.datasets.write_table(cfs.before, tmp_path / "people.csv")
+    with pytest.raises(FileError, match=r"people\.csv' is a table without answers"):
+        hf.Counterfactuals.load(tmp_path / "people.csv")
     cfs.after.to_parquet(tmp_path / "other.parquet")
     with pytest.raises(FileError, match=r"was not written by Counterfactuals\.save"):
         hf.Counterfactuals.load(tmp_path / "other.parquet")

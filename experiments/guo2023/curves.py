@@ -20,7 +20,8 @@ from experiments.guo2023 import setup
 from experiments.guo2023.reported import E_STEPS, T_STEPS
 from experiments.tables import mean_sd
 from holdfast.evaluation.shift_attack import validity_under_shift
-from holdfast.methods.amortized._joint_loop import Joint, JointStack
+from holdfast.methods.amortized._joint_loop import JointStack
+from holdfast.methods.amortized._joint_settings import JointSettings
 
 ATTACKED_ROWS = 1024  # of each test part
 E_AT = 15  # steps of the attack while its size varies, as in the authors' stored results
@@ -41,12 +42,12 @@ class Study:
 
     run: Run[setup.Setting, setup.Task]
     repeats: int
-    base_how: Joint
+    base_how: JointSettings
     base: JointStack
-    hows: dict[str, Joint]
+    hows: dict[str, JointSettings]
     nets: dict[str, Arrays]
 
-    def point(self, how: Joint, share: float | None = None) -> Figures:
+    def point(self, how: JointSettings, share: float | None = None) -> Figures:
         """Networks trained on a share of the rows; None takes as many as the curves of the dataset
         have."""
         seeds = min(self.repeats, 3)
@@ -55,10 +56,10 @@ class Study:
         def make() -> Arrays:
             return setup.trained(how, setup.prepare(self.run.dataset, used), seeds, self.run.seed)
 
-        return setup.figures(self.run.cells.arrays("curve", make, [repr(how), used, seeds]))
+        return setup.figures(self.run.cells.arrays("curve", make, [how.get_params(), used, seeds]))
 
     @property
-    def trained_alike(self) -> list[tuple[str, Joint]]:
+    def trained_alike(self) -> list[tuple[str, JointSettings]]:
         """CounterNet and ours, for curves over settings of both."""
         setting = self.run.setting
         return [
@@ -93,7 +94,7 @@ def _attacks(study: Study) -> list[Line]:
         how = study.hows[label]
         cell = study.nets[label]
 
-        def make(how: Joint = how, cell: Arrays = cell) -> Arrays:
+        def make(how: JointSettings = how, cell: Arrays = cell) -> Arrays:
             stack = setup.stacked(how, task, cell)
             return {
                 f"{kind} {categories} {value}": _under(
@@ -103,7 +104,7 @@ def _attacks(study: Study) -> list[Line]:
                 for kind, value, plan in plans
             }
 
-        about = [repr(how), [repr(plan) for plan in plans], ATTACKED_ROWS]
+        about = [how.get_params(), [repr(plan) for plan in plans], ATTACKED_ROWS]
         held = study.run.cells.arrays(f"attack {label}", make, about)
         for categories in ("softmax", "none"):
             for kind, value, _ in plans:
@@ -137,7 +138,7 @@ def _trainings(study: Study) -> list[Line]:
     out = list[Line]()
     setting = study.run.setting
     point = study.point
-    ways: list[tuple[str, Joint, hf.Shift]] = [
+    ways: list[tuple[str, JointSettings, hf.Shift]] = [
         (setup.OURS, setup.ours(setting, None), setting.attack)
     ]
     ways.append(
@@ -180,7 +181,7 @@ def _trade_off(study: Study) -> list[Line]:
             lambda label=label, make=make: setup.searched(
                 label, make, study.base_how, study.base, study.run.task, 1, FEW
             ),
-            [repr(make()), FEW, repr(study.base_how)],
+            [repr(make()), FEW, study.base_how.get_params()],
         )
         out.append(_line(label, setup.figures(cell), setting=value))
     return out

@@ -22,7 +22,7 @@ from experiments.guo2023.curves import Study, all_curves
 from experiments.guo2023.page import page, pictures
 from experiments.guo2023.reported import reported
 from experiments.tables import mean_sd
-from holdfast.methods.amortized._joint_loop import Joint
+from holdfast.methods.amortized._joint_settings import JointSettings
 
 
 def measure(run: Run[setup.Setting, setup.Task]) -> Figures:
@@ -34,8 +34,10 @@ def measure(run: Run[setup.Setting, setup.Task]) -> Figures:
     cells = replace(run.cells, settings=run.cells.settings | {"repeats": repeats})
     base_how = replace(setting.how, l2=0.0, l3=0.0, loss="entropy", smooth_labels=True)
 
-    def joint(label: str, how: Joint) -> Arrays:
-        return cells.arrays(label, lambda: setup.trained(how, task, repeats, seed), repr(how))
+    def joint(label: str, how: JointSettings) -> Arrays:
+        return cells.arrays(
+            label, lambda: setup.trained(how, task, repeats, seed), how.get_params()
+        )
 
     base_cell = joint("base", base_how)
     base = setup.stacked(base_how, task, base_cell)
@@ -51,15 +53,13 @@ def measure(run: Run[setup.Setting, setup.Task]) -> Figures:
                 lambda label=label, make=make, some=some: setup.searched(
                     label, make, base_how, base, task, few, some
                 ),
-                [repr(make()), some, few, repr(base_how)],
+                [repr(make()), some, few, base_how.get_params()],
             )
-        for label, (kind, shift) in setup.generators(setting).items():
+        for label, kind in setup.generators(setting).items():
             found[label] = cells.arrays(
                 label,
-                lambda kind=kind, shift=shift: setup.generated(
-                    kind, shift, base, task, repeats, seed
-                ),
-                [repr(kind), repr(shift), repr(base_how)],
+                lambda kind=kind: setup.generated(kind, base, task, repeats, seed),
+                [kind.get_params(), base_how.get_params()],
             )
     hows = setup.joint_methods(setting)
     nets = {label: joint(label, how) for label, how in hows.items()}

@@ -20,9 +20,8 @@ from holdfast._core.checks import untyped
 from holdfast.datasets import Dataset
 from holdfast.methods.amortized._generator_loop import GeneratorKind, GeneratorStack, fit_generators
 from holdfast.methods.amortized._joint_classifier import as_model
-from holdfast.methods.amortized._joint_loop import Joint, JointStack, fit_joint
-from holdfast.methods.amortized.cf_model import Direct
-from holdfast.methods.amortized.vae_cf import Variational
+from holdfast.methods.amortized._joint_loop import JointStack, fit_joint
+from holdfast.methods.amortized._joint_settings import JointSettings
 from holdfast.nn.stack_derivatives import Weights
 from holdfast.schema.encoding import Encoding
 
@@ -47,7 +46,7 @@ SIMULATED = ("covariate_shift", "label_shift")
 class Setting:
     """One dataset as the paper runs it (Tables 4 and 5), and our own settings."""
 
-    how: Joint
+    how: JointSettings
     eta: float
     # where our own training differs, besides that the generator is told the class
     ours: dict[str, Any]
@@ -68,8 +67,19 @@ def _sgd(eta: float) -> hf.Shift:
     return hf.Shift(eta=eta, optimizer="sgd")
 
 
-def _net(encoder: int, predictor: int, generator: int, **settings: Any) -> Joint:
-    return Joint(encoder=(encoder, 10), predictor=(predictor,), generator=(generator,), **settings)
+# What our training does and the paper's does not.
+OUR_WAYS = ("condition_on_target", "clip_to_data", "hard_categories")
+
+
+def _net(encoder: int, predictor: int, generator: int, **settings: Any) -> JointSettings:
+    """The paper's network and training."""
+    return JointSettings(
+        encoder=(encoder, 10),
+        predictor=(predictor,),
+        generator=(generator,),
+        **dict.fromkeys(OUR_WAYS, False),
+        **settings,
+    )
 
 
 SMOOTH: dict[str, Any] = {"loss": "entropy", "smooth_labels": True, "l2": 3.0, "l3": 0.01}
@@ -252,7 +262,7 @@ def of_stack(stack: JointStack) -> tuple[Scores, Answers, Callable[[int, Tensor]
     return scores, answers, lambda i, x: pick(i).scores(x[None])[0, :, 0]
 
 
-def stacked(how: Joint, task: Task, weights: Arrays) -> JointStack:
+def stacked(how: JointSettings, task: Task, weights: Arrays) -> JointStack:
     """The networks that a cell holds."""
     stack = JointStack.of(how, task.x.shape[1], 2, len(weights["theta"]))
     stack.theta.flat[:] = torch.tensor(weights["theta"])
@@ -260,7 +270,7 @@ def stacked(how: Joint, task: Task, weights: Arrays) -> JointStack:
     return stack
 
 
-def trained(how: Joint, task: Task, repeats: int, seed: int) -> Arrays:
+def trained(how: JointSettings, task: Task, repeats: int, seed: int) -> Arrays:
     """Weights, processor seconds of training, and everything that is measured about the
     networks."""
     seeds = [seed + r for r in range(repeats) for _ in task.names]
@@ -277,7 +287,7 @@ def trained(how: Joint, task: Task, repeats: int, seed: int) -> Arrays:
     return out | (crossed(task, repeats, scores, answers) if how.l2 else {})
 
 
-def joint_methods(setting: Setting) -> dict[str, Joint]:
+def joint_methods(setting: Setting) -> dict[str, JointSettings]:
     """CounterNet, RoCourseNet in both ways of treating categories, its ablation, and ours with and
     without attack."""
     shift = hf.Shift(eta=setting.eta)
@@ -291,42 +301,39 @@ def joint_methods(setting: Setting) -> dict[str, Joint]:
     }
 
 
-def fewer(setting: Setting) -> Joint:
+def fewer(setting: Setting) -> JointSettings:
     """The paper's network, with fewer epochs where said so."""
     return replace(setting.how, epochs=setting.fewer or setting.how.epochs)
 
 
-def ours(setting: Setting, shift: hf.Shift | None) -> Joint:
+def ours(setting: Setting, shift: hf.Shift | None) -> JointSettings:
     """The paper's layers and epochs, our training."""
-    differs: dict[str, Any] = dict.fromkeys(
-        ("condition_on_target", "clip_to_data", "hard_categories"), True
-    )
+    differs: dict[str, Any] = dict.fromkeys(OUR_WAYS, True)
     return replace(setting.how, shift=shift, **differs | setting.ours)
 
 
 # ---- methods for base networks
 
 
-def generators(setting: Setting) -> dict[str, tuple[GeneratorKind, hf.Shift | None]]:
+def generators(setting: Setting) -> dict[str, GeneratorKind]:
     """Table 3: each plain and made robust."""
     how = fewer(setting)
     shift = setting.generators or setting.attack
     hidden = (*how.encoder, *how.generator)
     loop = {"epochs": how.epochs, "batch_size": how.batch_size, "lr": how.lr}
-    direct = Direct(hidden=hidden, dropout=how.dropout, l2=how.l2, l3=how.l3, **cast(Any, loop))
+    direct = hf.CFModel(hidden=hidden, dropout=how.dropout, l2=how.l2, l3=how.l3, **cast(Any, loop))
     loop["epochs"] = setting.vae_epochs or how.epochs
-    variational = Variational(samples=setting.vae_samples, **cast(Any, loop))
+    variational = hf.VAECF(samples=setting.vae_samples, **cast(Any, loop))
     return {
-        "CF Model": (direct, None),
-        "Robust CF Model": (direct, shift),
-        "VAE-CF": (variational, None),
-        "Robust VAE-CF": (variational, shift),
+        "CF Model": direct,
+        "Robust CF Model": replace(direct, shift=shift),
+        "VAE-CF": variational,
+        "Robust VAE-CF": replace(variational, shift=shift),
     }
 
 
 def generated(
     kind: GeneratorKind,
-    shift: hf.Shift | None,
     base: JointStack,
     task: Task,
     repeats: int,
@@ -344,7 +351,6 @@ def generated(
         task.encoding,
         tables=task.train * repeats,
         seeds=seeds,
-        shift=shift,
     )
     took = time.process_time() - start
     scores, _, logits = of_stack(base)
@@ -353,7 +359,7 @@ def generated(
         t = (logits(i, x) <= 0).to(x.dtype)[None, :, None]
         thetas = [Weights(theta.flat[i : i + 1], theta.sizes) for theta in made.thetas]
         noise = None
-        if isinstance(kind, Variational):
+        if isinstance(kind, hf.VAECF):
             drawn = torch.Generator().manual_seed(seed * 1000 + i)
             noise = torch.randn(1, len(x), kind.latent, generator=drawn)
         return GeneratorStack(made.kind, made.classes, made.nets, thetas).answers(
@@ -376,7 +382,7 @@ def searches() -> dict[str, Callable[[], hf.Explainer]]:
 def searched(
     label: str,
     make: Callable[[], hf.Explainer],
-    how: Joint,
+    how: JointSettings,
     base: JointStack,
     task: Task,
     repeats: int,
@@ -388,7 +394,7 @@ def searched(
     k = len(task)
 
     def answers(i: int, x: Tensor) -> Tensor:
-        model, _ = as_model(base, i, how, task.schema, [0, 1])
+        model, _ = as_model(base, i, how.dropout, task.schema, [0, 1])
         if noisy:  # from a row that was moved at random; categories stay
             drawn = torch.rand(x.shape, generator=torch.Generator().manual_seed(i)) * 0.2 - 0.1
             moved = torch.where(

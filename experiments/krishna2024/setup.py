@@ -9,7 +9,8 @@ import torch
 
 import holdfast as hf
 from experiments.data import Split, load_table
-from holdfast.methods._autoencoder import TableAutoencoder, autoencoder
+from holdfast.methods._autoencoder import TableAutoencoder
+from holdfast.methods._autoencoder_training import autoencoder
 
 BATCH = 256
 LR = 1e-3

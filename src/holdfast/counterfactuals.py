@@ -343,13 +343,8 @@ class Counterfactuals(Answers):
     @classmethod
     def load(cls, path: str | Path) -> "Counterfactuals":
         """Read a .parquet file written by `save`."""
-        fix = (
-            "read it with hf.datasets.read_table, and save to a .parquet file to load all of it "
-            "again"
-        )
-        partial = Path(path).suffix.lower() in (".json", ".csv")
-        if partial:
-            raise FileError(f"{str(path)!r} has the answers and nothing else; {fix}")
+        if Path(path).suffix.lower() in (".json", ".csv"):
+            raise FileError(_why_not_loaded(Path(path)))
         return cls._from_parquet(*_read_parquet(Path(path)))
 
     @classmethod
@@ -424,4 +419,23 @@ def _some(values: Any, rows: npt.NDArray[np.int64]) -> Any:
         return [values[i] for i in rows.tolist()]
     return (
         cast(Any, values)[rows] if isinstance(values, Tensor | BoundTarget | np.ndarray) else values
+    )
+
+
+def _why_not_loaded(path: Path) -> str:
+    """Why a CSV or JSON file is not enough: it has answers without what they were made of, or is
+    not of answers at all."""
+    from holdfast.datasets.tables import read_table
+
+    if not path.is_file():
+        return f"no file at {str(path)!r}"
+    columns = set(read_table(path).columns)
+    if {"status", "sentence"} <= {str(name).removeprefix("holdfast_") for name in columns}:
+        return (
+            f"{str(path)!r} has the answers and nothing else; read it with hf.datasets.read_table, "
+            "and save to a .parquet file to load all of it again"
+        )
+    return (
+        f"{str(path)!r} is a table without answers; make some with `holdfast explain` or a "
+        "method's explain, and save them to a .parquet file"
     )

@@ -1,16 +1,18 @@
 """The methods by name, which one suits a model, and how to build one from strings: 'min-cost' with
 'steps=200'.
 
-    build_method("min-cost", ["steps=200"])        default_method(model)        list_methods(gradients=False)
+    build_method("min-cost", ["steps=200"])
+    default_method(model)
+    list_methods(gradients=False)
 
 The command line, a service and configuration files all choose methods in these words; for the other
 strings that they are given there are `Target.parse`, `Model.load` and `datasets.read_table`.
 """
 
 import importlib
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, fields
-from pathlib import Path
 from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
@@ -93,7 +95,7 @@ def _class(name: str, known: Table, others: Table, kind: str) -> Any:
     raise SettingError(f"unknown method {name!r}; {did_you_mean(name, known)}")
 
 
-def default_method(model: "Model", path: str | Path | None = None) -> str:
+def default_method(model: "Model", path: str | os.PathLike[str] | None = None) -> str:
     """The method where none is named: the recourse network that was trained with the model, if
     the model's file at `path` has one; else 'min-cost', or 'tree-search' for a model without
     gradients."""
@@ -206,22 +208,22 @@ def parse_settings(
 def _set(method: "Settings", what: str, name: str, value: str) -> None:
     """Set one field; `start__norm` is the field `norm` of the method in the field `start`."""
     field, _, inner = name.partition("__")
-    known = method.get_params(deep=False)
+    params = method.get_params(deep=False)
     kind = get_type_hints(type(method)).get(field)
     helper = _helper(kind)
     nests = helper is not None or any(part in _by_name() for part in _parts(kind))
-    exists = field in known and (nests or not inner)
+    exists = field in params and (nests or not inner)
     if not exists:
-        raise SettingError(f"{what} has no setting {name!r}; {did_you_mean(name, known)}")
+        raise SettingError(f"{what} has no setting {name!r}; {did_you_mean(name, params)}")
     if not inner:
         method.set_params(**{field: parse_setting(field, value, kind)})
         return
-    if known[field] is None and helper is not None:
+    if params[field] is None and helper is not None:
         method.set_params(**{field: helper()})
-        known = method.get_params(deep=False)
-    if not hasattr(known[field], "get_params"):
+        params = method.get_params(deep=False)
+    if not hasattr(params[field], "get_params"):
         raise SettingError(f"{name}={value}: give {field}=METHOD first")
-    _set(known[field], f"{what} {field}", inner, value)
+    _set(params[field], f"{what} {field}", inner, value)
 
 
 def _helper(kind: Any) -> "type[Settings] | None":
@@ -246,9 +248,9 @@ def parse_value(text: str, kind: Any) -> Any:
     these."""
     for part in _parts(kind):
         choices = _choices(part)
-        for known in (text, text.lower()):
-            if known in choices:
-                return choices[known]
+        for written in (text, text.lower()):
+            if written in choices:
+                return choices[written]
         if part in (int, float, str):
             try:
                 return part(text)

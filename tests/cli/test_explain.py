@@ -18,6 +18,7 @@ from torch import nn
 import holdfast as hf
 from holdfast.cli.options import BAD_INPUT, UNANSWERED
 from holdfast.datasets import read_table, records, write_table
+from holdfast.models.formats import safetensors
 from support.terminal import Ran, program, run
 
 FORMATS = ("csv", "json", "parquet")
@@ -55,6 +56,19 @@ class Files:
         model = () if "--model" in more else ("--model", self.at / "model.safetensors")
         quick = () if "--method" in more else QUICK
         return run("explain", self.at / table, *model, *wanted, *quick, *more, terminal=terminal)
+
+
+def header_reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The files whose headers are read from now on."""
+    reads = list[Path]()
+    read_header = safetensors.read_header
+
+    def counted(path: Path) -> Any:
+        reads.append(path)
+        return read_header(path)
+
+    monkeypatch.setattr(safetensors, "read_header", counted)
+    return reads
 
 
 def rich_people() -> nn.Sequential:
@@ -410,3 +424,42 @@ def test_a_pickled_estimator_works_when_trusted(files: Files, tmp_path: Path) ->
 
 
 # ---- documentation
+
+
+# ---- what is read
+
+
+@pytest.mark.parametrize("recourse", [False, True])
+def test_the_header_of_the_models_file_is_read_once(
+    recourse: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = pd.DataFrame({"a": np.linspace(0, 1, 40), "b": np.linspace(1, 0, 40) ** 2})
+    write_table(table.head(3), tmp_path / "people.csv")
+    file = tmp_path / "m.safetensors"
+    y = np.where(table["a"] > 0.5, "yes", "no")
+    net = hf.CounterNet(encoder=(4,), predictor=(4,), generator=(4,), epochs=1).fit(table, y)
+    if recourse:
+        net.save(file)
+    else:
+        net.model_.save(file)
+    reads = header_reads(monkeypatch)
+    words = ("explain", tmp_path / "people.csv", "--model", file, "--target", "yes")
+    ran = run(*words)
+    assert ran.code == 0, ran.err
+    assert ("recourse network" in ran.err) == recourse
+    assert reads == [file]
+
+
+def test_a_table_imports_nothing_about_images(files: Files) -> None:
+    words = ["explain", str(files.at / "people.csv"), "--model"]
+    words += [str(files.at / "model.safetensors"), "--target", "yes", *QUICK]
+    code = (
+        "import sys; from holdfast.cli.main import main; "
+        f"code = main({words!r}); "
+        "known = [name for name in sys.modules if name.startswith('holdfast.images')]; "
+        "sys.exit(code or ' '.join(known) or 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, encoding="utf-8"
+    )
+    assert done.returncode == 0, done.stderr

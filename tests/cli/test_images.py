@@ -21,14 +21,16 @@ import holdfast as hf
 from holdfast.cli import images as cli_images
 from holdfast.cli import output
 from holdfast.cli.main import main
-from holdfast.cli.options import UNANSWERED
+from holdfast.cli.options import BAD_INPUT, UNANSWERED
+from holdfast.cli.train.images import train_on
 from holdfast.datasets import held_out, read_table, write_table
-from holdfast.images.classifier import NETWORKS
+from holdfast.images.classifier import NETWORKS, network_by_name
 from holdfast.images.deduce import DeDUCE
 from holdfast.images.io import load_images, read_images, write_images
 from holdfast.images.model import ImageModel, holds_images
 from holdfast.images.result import ImageCounterfactuals
 from holdfast.models.density import FeatureDensity
+from holdfast.models.formats import safetensors
 from holdfast.registry import (
     IMAGE_METHODS,
     METHODS,
@@ -293,15 +295,13 @@ def test_a_class_with_one_image_gets_no_density_but_a_network(tmp_path: Path) ->
     at = np.concatenate([np.flatnonzero(y == 0)[:40], np.flatnonzero(y == 1)[:1]])
     write_images(tmp_path / "one.npz", x[at], y[at])
     with pytest.warns(UserWarning, match="no densities of features, which DeDUCE needs"):
-        cli_images.train(
+        train_on(
+            network_by_name("spectral", ["epochs=1", "width=4", "stages=2"]),
             tmp_path / "one.npz",
-            "spectral",
-            ["epochs=1", "width=4", "stages=2"],
-            0,
-            0,
             tmp_path / "one.safetensors",
-            progress=False,
-            quiet=True,
+            test=0,
+            seed=0,
+            shown=False,
         )
     told = explain("--target", "1", images=tmp_path / "one.npz", model=tmp_path / "one.safetensors")
     refused(told, "method 'deduce' looks at data; give it training images with --data FILE.npz")
@@ -611,22 +611,15 @@ def test_bad_options_are_one_sentence(tmp_path: Path) -> None:
         "--set seed=3": "no setting 'seed'",
         "--set epochs=0": "epochs must be an integer",
         "--epochs 3 --set epochs=4": "epochs is given twice",
-        "--target x": "--target is about tables",
     }.items():
         refused(run(*good, *options.split()), sentence)
-    refused(run(*good, "--hidden", "3"), "--hidden is about tables")
-    refused(run(*good, "--tau", "0.5"), "--tau is for `holdfast train counterfactual` only")
     refused(run(*good, "--test", "1"), "--test must be at least 0 and below 1")
     refused(run("train", "images", "train.npz", "--out", "n.pt"), "must end in .safetensors")
-    refused(
-        run("train", "network", "t.csv", "--target", "y", "--kind", "plain"),
-        "--kind is for `holdfast train images`",
-    )
-    refused(
-        run("train", "network", "t.csv", "--target", "y", "--progress"),
-        "--progress is for `holdfast train images`",
-    )
-    refused(run("train", "network", "t.csv"), "say which column holds the outcome: --target COLUMN")
+    # what is about tables is not there
+    for options in ("--target x", "--hidden 3", "--tau 0.5", "--recipe r.toml"):
+        ran = run(*good, *options.split())
+        assert ran.code == BAD_INPUT
+        assert f"No such option: {options.split()[0]}" in ran.err
 
 
 @pytest.fixture(scope="session")
@@ -640,6 +633,19 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     write_table(table, at / "people.csv")
     return at
+
+
+def test_the_header_of_the_models_file_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = list[Path]()
+    read_header = safetensors.read_header
+
+    def counted(path: Path) -> Any:
+        reads.append(path)
+        return read_header(path)
+
+    monkeypatch.setattr(safetensors, "read_header", counted)
+    assert explain("--first", 1, "--set", "max_iter=2").code == 0
+    assert reads == [Path("net.safetensors")]
 
 
 def test_tables_and_images_are_told_apart(tables: Path) -> None:

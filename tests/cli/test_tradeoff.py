@@ -73,7 +73,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr() == ("", "")
     assert len(pd.read_csv(tmp_path / "out.csv")) == 2
     for wrong, words in (
-        (["--wanted", "maybe"], "--wanted 'maybe' is no outcome"),
+        (["--wanted", "maybe"], "--wanted 'maybe' is not an outcome"),
         (["--epsilon", "x"], "--epsilon takes"),
         (["--test", "0"], "--test must be above 0"),
         (["--plot", "x.pdf"], "the extension must be one of"),

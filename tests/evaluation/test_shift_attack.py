@@ -108,7 +108,7 @@ def test_the_bank_is_what_virtual_data_shift_gives() -> None:
     batch = Batch(*given, *answers, torch.full((2, len(goal), 1), 1 / len(goal)))
     random = RowRandom.of(5, torch.tensor([[0.0], [1.0]], dtype=torch.float64))
     with torch.no_grad():
-        shifted = Attack(net, theta, Shift(outer=3), SCHEMA.encoding())(
+        shifted = Attack(net, theta, Shift(outer=3, eta=0.03), SCHEMA.encoding())(
             theta, batch, random, 0, 0.1
         )
         torch.testing.assert_close(bank.scores(TABLE), net.scores(shifted, given[0]))
@@ -158,14 +158,14 @@ def test_validity_of_stacks_with_tables_of_different_length() -> None:
     assert still.tolist() == pytest.approx(plain)
     own = [v.long() for v in now]  # answers that all have the class they should
     held = validity_under_shift(
-        net, theta, x, y, x_cf, own, Shift(), layout, batch_size=16, seeds=(1, 2, 3)
+        net, theta, x, y, x_cf, own, Shift(eta=0.03), layout, batch_size=16, seeds=(1, 2, 3)
     )
     assert float(held.max()) < 1.0
     for i in range(3):
         one = Weights(theta.flat[i : i + 1], theta.sizes)
         parts = [[v[i]] for v in (x, y, x_cf, own)]
         alone = validity_under_shift(
-            net, one, *parts, Shift(), layout, batch_size=16, seeds=(1 + i,)
+            net, one, *parts, Shift(eta=0.03), layout, batch_size=16, seeds=(1 + i,)
         )
         assert float(alone[0]) == pytest.approx(float(held[i]), abs=1e-6)
     with pytest.raises(hf.HoldfastError, match="equal length for each of 3 models"):

@@ -14,10 +14,10 @@ from torch import nn
 import holdfast as hf
 from holdfast.methods._autoencoder import (
     TableAutoencoder,
-    autoencoder,
     group_softmax,
     group_softmax_pull,
 )
+from holdfast.methods._autoencoder_training import autoencoder
 from holdfast.nn.architecture import mlp
 from support.tables import points, seeded
 

@@ -9,7 +9,8 @@ from torch import nn
 
 import holdfast as hf
 from holdfast.distances import distance_of, l1, l2
-from holdfast.methods._autoencoder import TableAutoencoder, autoencoder
+from holdfast.methods._autoencoder import TableAutoencoder
+from holdfast.methods._autoencoder_training import autoencoder
 from holdfast.methods.cchvae import CCHVAE, retrace
 from holdfast.nn.architecture import mlp
 from support.tables import Latent, points, problem_of, seeded

@@ -15,11 +15,9 @@ import holdfast as hf
 from holdfast.distances import l2
 from holdfast.methods._autoencoder import (
     TableAutoencoder,
-    autoencoder,
-    divergence,
     group_softmax,
-    reconstruction,
 )
+from holdfast.methods._autoencoder_training import autoencoder, divergence, reconstruction
 from holdfast.methods.latent_search import around
 from holdfast.nn.architecture import mlp
 from support.tables import N, points, problem_of, seeded

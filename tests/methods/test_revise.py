@@ -10,7 +10,8 @@ import holdfast as hf
 from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
 from holdfast.distances import l1
-from holdfast.methods._autoencoder import TableAutoencoder, autoencoder
+from holdfast.methods._autoencoder import TableAutoencoder
+from holdfast.methods._autoencoder_training import autoencoder
 from holdfast.methods.revise import LatentWalk
 from holdfast.nn.architecture import mlp
 from holdfast.problem import SearchProblem, TimeBudget

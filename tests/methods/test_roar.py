@@ -154,7 +154,8 @@ def test_gradient_of_the_worst_case_loss() -> None:
 
 
 def test_without_a_shift_it_is_plain_linear_recourse() -> None:
-    """min softplus(-(w.z + b)) + lam |z - x|^2 / d  has  z = x + t w,  2 lam t / d = sigmoid(-(gap + t |w|^2))."""
+    """min softplus(-(w.z + b)) + lam |z - x|^2 / d  has  z = x + t w,
+    2 lam t / d = sigmoid(-(gap + t |w|^2))."""
     model = linear()
     x = refused()
     lam = 0.5

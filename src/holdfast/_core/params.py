@@ -1,7 +1,7 @@
 """Settings in the manner of scikit-learn: clone, get_params, set_params(start__steps=10)."""
 
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, Generic, Self, TypeVar, cast
 
 from holdfast._core.checks import did_you_mean
@@ -35,6 +35,25 @@ def preset(settings: dict[str, Any], /, **usual: Any) -> dict[str, Any]:
     return usual | settings
 
 
+class FrozenSettings:
+    """For frozen dataclasses of settings that estimators hold: they are replaced, never changed.
+
+    Its methods have other names than an estimator's: scikit-learn would else clone it as one.
+    """
+
+    def to_dict(self) -> dict[str, Any]:
+        return {spec.name: getattr(self, spec.name) for spec in fields(cast(Any, self))}
+
+    def with_setting(self, name: str, value: Any) -> Self:
+        """A copy in which one setting is another."""
+        known = self.to_dict()
+        if name not in known:
+            raise SettingError(
+                f"{type(self).__name__} has no setting {name!r}; {did_you_mean(name, known)}"
+            )
+        return replace(cast(Any, self), **{name: value})
+
+
 class Settings:
     """For dataclasses whose fields are their settings, and nothing else."""
 
@@ -43,8 +62,9 @@ class Settings:
         for spec in fields(cast(Any, self)):
             value = getattr(self, spec.name)
             out[spec.name] = value
-            if deep and isinstance(value, Settings):
-                out |= {f"{spec.name}__{k}": v for k, v in value.get_params().items()}
+            if deep and isinstance(value, Settings | FrozenSettings):
+                inner = value.get_params() if isinstance(value, Settings) else value.to_dict()
+                out |= {f"{spec.name}__{k}": v for k, v in inner.items()}
         return out
 
     def set_params(self, **params: Any) -> Self:
@@ -55,10 +75,18 @@ class Settings:
                 raise SettingError(
                     f"{type(self).__name__} has no setting {head!r}; {did_you_mean(head, known)}"
                 )
-            if rest:
-                getattr(self, head).set_params(**{rest: value})
-            else:
+            if not rest:
                 setattr(self, head, value)
+                continue
+            nested = getattr(self, head)  # as it is by now: another setting may have replaced it
+            if isinstance(nested, FrozenSettings):
+                setattr(self, head, nested.with_setting(rest, value))
+            elif isinstance(nested, Settings):
+                nested.set_params(**{rest: value})
+            else:
+                raise SettingError(
+                    f"{name}: {head} is {nested!r}, which has no settings; set {head} itself first"
+                )
         return self
 
     @property

@@ -11,178 +11,198 @@ import typer
 from holdfast.cli import images as cli_images
 from holdfast.cli.options import QUIET, SEED, SETTINGS, UNANSWERED, argument, option, refuse, wanted
 from holdfast.cli.output import (
+    AnswerFiles,
     check_report,
     check_table,
     check_writable,
-    deliver,
     echo,
+    hand_out,
     print_table,
     say,
 )
-from holdfast.errors import SettingError
+from holdfast.errors import FileError, SettingError
 from holdfast.registry import build_method, default_method, split_names
 
 if TYPE_CHECKING:
     import pandas as pd
 
     import holdfast as hf
+    from holdfast.models.formats.safetensors import OpenedFile
 
 
 @dataclass(frozen=True)
-class Question:
-    """What is asked of which model, how to search, and where the answers go: the same for tables
-    and images."""
+class Asked:
+    """What is asked, of which model, about whom: the same for tables and images."""
 
     table: Path
-    model: Path
+    model: "Path | OpenedFile"  # with its header, where that says what the file holds
     target: str | None
     any_other: bool
     probability: float | None
+
+
+@dataclass(frozen=True)
+class Search:
+    """How answers are looked for."""
+
     method: str | None
     settings: list[str]
     data: Path | None
     seed: int
     time_budget: float | None
     batch_size: int | None
-    out: Path | None
-    report: Path | None
-    quiet: bool
 
 
 def explain(
-    table: Path = argument(
-        "TABLE", "People to answer: a CSV, JSON or Parquet file; or images: an NPZ file."
-    ),
+    table: Path = argument("TABLE", "People: CSV, JSON or Parquet; or images: an NPZ file."),
     model: Path = option(
-        "asked", "FILE", "The model: safetensors, ONNX, skops, XGBoost or LightGBM.", ...
+        "asked", "FILE", "Model file: safetensors, ONNX, skops, XGBoost or LightGBM.", ...
     ),
     schema: Path | None = option(
-        "asked", "FILE", "What may change (TOML); left out: the one in the model file."
+        "asked", "FILE", "What may change (TOML); default: the one in the model file."
     ),
     classes: list[str] | None = option(
-        "asked",
-        "LIST",
-        "Names of the model's classes in the order of its scores, such as denied,approved.",
+        "asked", "LIST", "Classes in the order of the scores, such as denied,approved."
     ),
     target: str | None = option(
         "asked",
         "NAME",
-        "The class that is wanted; of images also: all; of a regression model a range, such as "
-        "200..250.",
+        "Wanted class; of images also: all; of a regression model a range, such as 200..250.",
     ),
     any_other: bool = option(
-        "asked", None, "Any class but the present one is wanted.", False, "--any-other"
+        "asked", None, "Want any class but the present one.", False, "--any-other"
     ),
-    probability: float | None = option(
-        "asked", "P", "How likely the model must find the wanted class."
-    ),
+    probability: float | None = option("asked", "P", "Least probability of the wanted class."),
     trust_model_code: bool = option(
         "asked", None, "Load files that can run code; only your own.", False, "--trust-model-code"
     ),
     method: str | None = option(
         "method",
         "NAME",
-        "How to search; left out: the recourse network in the model file, else min-cost, or "
-        "tree-search if the model "
-        "has no gradients; for images deduce.",
+        "Method; default: the recourse network in the model file, else min-cost, or tree-search "
+        "if the model has no gradients; for images deduce.",
     ),
     settings: list[str] | None = SETTINGS,
     data: Path | None = option("method", "TABLE", "Training rows, for methods that look at data."),
     seed: int = SEED,
-    time_budget: float | None = option(
-        "method", "S", "Seconds; rows still open then stay unanswered."
-    ),
+    time_budget: float | None = option("method", "S", "Seconds before open rows are given up."),
     batch_size: int | None = option(
-        "method", "N", "Rows searched at once; answers do not change. Default: 1024, of images 128."
+        "method", "N", "Rows searched at once, the same answers; default: 1024, of images 128."
     ),
     out: Path | None = option(
-        "output",
-        "FILE",
-        "Write the answers as CSV, JSON or Parquet (with provenance); left out: print them.",
+        "output", "FILE", "Answers as CSV, JSON or Parquet (with provenance); default: stdout."
     ),
-    report: Path | None = option("output", "FILE.html", "Write a page with plots as well."),
+    report: Path | None = option("output", "FILE.html", "Page with plots."),
     strict: bool = option(
         "output", None, "Exit with 3 if some row has no answer.", False, "--strict"
     ),
     quiet: bool = QUIET,
-    grid: Path | None = option("images", "FILE", "Draw images, counterfactuals and differences."),
-    locked: Path | None = option(
-        "images", "FILE.npy", "Pixels that may not change: true where nothing may."
-    ),
+    grid: Path | None = option("images", "FILE", "Picture of answers and differences."),
+    locked: Path | None = option("images", "FILE.npy", "Mask of pixels that may not change."),
     first: int | None = option("images", "N", "Only the first N images."),
 ) -> None:
     """Find, for every row of TABLE, the change that gets the wanted class."""
     if quiet:
         warnings.simplefilter("ignore")
-    question = Question(
-        table,
-        model,
-        target,
-        any_other,
-        probability,
-        method,
-        settings or [],
-        data,
-        seed,
-        time_budget,
-        batch_size,
-        out,
-        report,
-        quiet,
+    from holdfast.models.formats.safetensors import opened
+
+    # The header is read once: it tells what the file holds, and whoever loads it goes on from
+    # there.
+    asked = Asked(
+        table=table,
+        model=opened(model),
+        target=target,
+        any_other=any_other,
+        probability=probability,
     )
-    if cli_images.wants_images(table, model):
+    search = Search(
+        method=method,
+        settings=settings or [],
+        data=data,
+        seed=seed,
+        time_budget=time_budget,
+        batch_size=batch_size,
+    )
+    files = AnswerFiles(out=out, report=report, quiet=quiet)
+    if is_about_images(asked):
         of_tables = {
             "--schema": schema,
             "--classes": classes,
             "--trust-model-code": trust_model_code,
         }
         refuse(of_tables, "{} is for models of tables, not of images; leave it out")
-        unanswered = cli_images.explain(question, locked=locked, first=first, grid=grid)
+        more = cli_images.Pictures(locked=locked, first=first, grid=grid)
+        unanswered = cli_images.explain(asked, search, files, more)
     else:
         of_images = {"--grid": grid, "--locked": locked, "--first": first}
-        refuse(of_images, f"{{}} is for models of images, and {str(model)!r} is none; leave it out")
-        unanswered = explain_table(question, schema, split_names(classes), trust_model_code)
+        refuse(
+            of_images, f"{{}} is for models of images, and {str(model)!r} is not one; leave it out"
+        )
+        reading = Reading(schema=schema, classes=split_names(classes), trust=trust_model_code)
+        unanswered = explain_table(asked, reading, search, files)
     if strict and unanswered:
         raise typer.Exit(UNANSWERED)
 
 
-def explain_table(question: Question, schema: Path | None, classes: list[str], trust: bool) -> int:
+def is_about_images(asked: Asked) -> bool:
+    """Is this a model of images? An error if it is one of tables and images are asked about."""
+    from holdfast.models.formats.safetensors import IMAGE_MARK, metadata_of
+
+    if IMAGE_MARK in metadata_of(asked.model):
+        return True
+    if asked.table.suffix.lower() in (".npz", ".npy") and Path(asked.model).is_file():
+        raise FileError(
+            f"{str(asked.table)!r} holds images, but {str(asked.model)!r} holds no model of "
+            "images; train one with `holdfast train images`"
+        )
+    return False
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the file of a model of tables is read, where it does not say so itself."""
+
+    schema: Path | None
+    classes: list[str]
+    trust: bool
+
+
+def explain_table(asked: Asked, reading: Reading, search: Search, files: AnswerFiles) -> int:
     """Find answers for the rows of a table, write and print them; returns how many rows have
     none."""
     import holdfast as hf
+    from holdfast.models.io import load_model
 
-    q = question
-    check_table(q.out)
-    check_report(q.report)
-    check_writable(q.out, q.report)
+    check_table(files.out)
+    check_report(files.report)
+    check_writable(files.out, files.report)
     # What is wrong with a method is told before the model is loaded, on which the default one
     # depends.
-    named = None if q.method is None else build_method(q.method, q.settings)
-    model = hf.Model.load(
-        q.model, hf.Schema.load(schema) if schema else None, trust=trust, classes=classes or None
-    )
-    method = default_method(model, q.model) if q.method is None else q.method
-    if q.method is None and method == "learned-recourse" and not q.quiet:
+    named = None if search.method is None else build_method(search.method, search.settings)
+    schema = None if reading.schema is None else hf.Schema.load(reading.schema)
+    model = load_model(asked.model, schema, trust=reading.trust, classes=reading.classes or None)
+    method = search.method or default_method(model, asked.model)
+    explainer = build_method(method, search.settings) if named is None else named
+    if named is None and method == "learned-recourse" and not files.quiet:
         say(
-            f"note: {str(q.model)!r} holds a recourse network, which answers; --method NAME "
+            f"note: {str(asked.model)!r} holds a recourse network, which answers; --method NAME "
             "searches instead"
         )
-    explainer = build_method(method, q.settings) if named is None else named
     if isinstance(explainer, hf.LearnedRecourse) and not explainer.path:
-        explainer.path = str(q.model)
-    target = wanted(model.classes, q.target, q.any_other, q.probability)
-    people = hf.datasets.read_table(q.table, model.schema)
-    fit_on(q.data, explainer, method, model)
+        explainer.read(asked.model, model)
+    target = wanted(model.classes, asked.target, asked.any_other, asked.probability)
+    people = hf.datasets.read_table(asked.table, model.schema)
+    fit_on(search.data, explainer, method, model)
     cfs = explainer.explain(
         model,
         people,
         target,
-        seed=q.seed,
-        batch_size=1024 if q.batch_size is None else q.batch_size,
-        time_budget=q.time_budget,
-        progress=not q.quiet,
+        seed=search.seed,
+        batch_size=1024 if search.batch_size is None else search.batch_size,
+        time_budget=search.time_budget,
+        progress=not files.quiet,
     )
-    return deliver(cfs, q, print_changes)
+    return hand_out(cfs, files, print_changes)
 
 
 def fit_on(data: Path | None, explainer: "hf.Explainer", method: str, model: "hf.Model") -> None:

@@ -1,32 +1,32 @@
-"""The commands for images: `holdfast train images`, `holdfast demo --images`, and `explain` with a
-model of images."""
+"""Images on the command line: `holdfast explain` with a model of images, and `holdfast demo
+--images`."""
 
 import shlex
 import time
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast._core.checks import untyped
 from holdfast.cli.options import wanted
 from holdfast.cli.output import (
+    AnswerFiles,
     check_ending,
     check_report,
     check_writable,
-    deliver,
     echo,
-    print_report,
+    hand_out,
     print_table,
     say,
 )
-from holdfast.errors import FileError, HoldfastError, MissingExtraError, SettingError
+from holdfast.errors import HoldfastError, MissingExtraError, SettingError
 from holdfast.registry import build_image_method
 
 if TYPE_CHECKING:
     import holdfast as hf
-    from holdfast._core.progress import Shown
-    from holdfast.cli.explain import Question
+    from holdfast.cli.explain import Asked, Search
     from holdfast.images.explainer import ImageExplainer
     from holdfast.images.model import ImageModel
     from holdfast.images.result import ImageCounterfactuals
@@ -38,55 +38,7 @@ DEMO_DIGITS = 397  # held out, as many as make a round number to learn from
 DEMO_CLASSES = 10  # one digit of each is explained
 
 
-# ---- train
-
-
-def train(
-    place: Path,
-    kind: str,
-    assignments: Sequence[str],
-    seed: int,
-    test: float,
-    out: Path | None,
-    *,
-    progress: bool,
-    quiet: bool,
-) -> None:
-    """Train a network on images, and keep it with the densities of its features."""
-    out = out or Path("images.safetensors")
-    check_ending(out, (".safetensors",), "a model's")
-    check_writable(out)
-    from holdfast.datasets import held_out
-    from holdfast.images.classifier import network_by_name
-    from holdfast.images.io import load_images
-
-    net = network_by_name(kind, assignments, seed)
-    data = load_images(place, "train")
-    if data.labels is None:
-        raise FileError(
-            f"{str(place)!r} has no array 'labels'; a network learns from images and their labels"
-        )
-    learn, held = held_out(len(data), test, seed, "images")
-    rest = data[held]
-    start = time.perf_counter()
-    shown: Shown = "lines" if progress and not quiet else not quiet
-    check_on = (rest.images, rest.labels) if held else None
-    net.fit(data.images[learn], data.labels[learn], held_out=check_on, progress=shown)
-    seconds = time.perf_counter() - start
-    density = densities(net.model_, data.images[learn], data.labels[learn])
-    net.model_.save(out, density=density)
-    report: dict[str, Any] = {
-        "kind": "images",
-        "network": kind,
-        "model": str(out),
-        "images": len(learn),
-    }
-    report |= {"test_images": len(held), "classes": len(net.classes_), "seconds": round(seconds, 3)}
-    report |= {"densities": density is not None}
-    report |= {"accuracy": net.score(rest.images, data.labels[held])} if held else {}
-    print_report(report, words)
-    if not quiet:
-        say(f"next: {explain_command(Path('images.npz'), out)}")
+# ---- models
 
 
 def densities(model: "ImageModel", images: Any, labels: Any) -> "FeatureDensity | None":
@@ -101,20 +53,6 @@ def densities(model: "ImageModel", images: Any, labels: Any) -> "FeatureDensity 
             f"the file gets no densities of features, which DeDUCE needs: {error}", stacklevel=2
         )
         return None
-
-
-def words(report: dict[str, Any]) -> str:
-    """The report in a few lines."""
-    what = (
-        f"{report['network']} network trained on {report['images']:,} images of "
-        f"{report['classes']} classes"
-    )
-    lines = [f"{what} in {report['seconds']:.1f} s: {report['model']}"]
-    if "accuracy" in report:
-        lines.append(
-            f"on {report['test_images']:,} images held out: right about {report['accuracy']:.1%}"
-        )
-    return "\n".join(lines)
 
 
 def explain_command(
@@ -141,52 +79,46 @@ def explain_command(
 # ---- explain
 
 
-def wants_images(place: Path, model: Path) -> bool:
-    """Is this a model of images? An error if it is one of tables and images are asked about."""
-    from holdfast.images.model import holds_images
+@dataclass(frozen=True)
+class Pictures:
+    """What only models of images are asked."""
 
-    if holds_images(model):
-        return True
-    if place.suffix.lower() in (".npz", ".npy") and model.is_file():
-        hint = "train one with `holdfast train images`"
-        raise FileError(
-            f"{str(place)!r} holds images, but {str(model)!r} holds no model of images; {hint}"
-        )
-    return False
+    locked: Path | None
+    first: int | None
+    grid: Path | None
 
 
-def explain(
-    question: "Question", *, locked: Path | None, first: int | None, grid: Path | None
-) -> int:
+def explain(asked: "Asked", search: "Search", files: AnswerFiles, pictures: Pictures) -> int:
     """Find counterfactual images, write and print them; returns how many pairs have no answer."""
     from holdfast.images.io import load_images, read_mask
     from holdfast.images.model import ImageModel
 
-    q = question
-    method = question.method or "deduce"
-    check_ending(q.out, ANSWERS, "an answer's")
-    check_report(q.report)
+    method = search.method or "deduce"
+    grid = pictures.grid
+    check_ending(files.out, ANSWERS, "an answer's")
+    check_report(files.report)
     check_ending(grid, (".png", ".svg"), "a picture's")
-    check_writable(q.out, q.report, grid)
-    if not (first is None or first >= 1):
-        raise SettingError(f"--first must be at least 1, got {first}")
-    explainer = build_image_method(method, q.settings)
-    model = ImageModel.load(q.model)
-    target = target_of(model.classes, q.target, q.any_other, q.probability)
-    given = load_images(q.table, "test", model.size)[:first]
-    fit_on(q.data, explainer, method, model)
+    check_writable(files.out, files.report, grid)
+    if pictures.first is not None and pictures.first < 1:
+        raise SettingError(f"--first must be at least 1, got {pictures.first}")
+    # What is wrong with the method is told before the model is loaded.
+    explainer = build_image_method(method, search.settings)
+    model = ImageModel.load(asked.model)
+    target = target_of(model.classes, asked.target, asked.any_other, asked.probability)
+    given = load_images(asked.table, "test", model.size)[: pictures.first]
+    fit_on(search.data, explainer, method, model)
     cfs = explainer.explain(
         model,
         given.images,
         target,
         labels=given.labels,
-        locked=None if locked is None else read_mask(locked),
-        seed=q.seed,
-        batch_size=128 if q.batch_size is None else q.batch_size,
-        time_budget=q.time_budget,
-        progress=not q.quiet,
+        locked=None if pictures.locked is None else read_mask(pictures.locked),
+        seed=search.seed,
+        batch_size=128 if search.batch_size is None else search.batch_size,
+        time_budget=search.time_budget,
+        progress=not files.quiet,
     )
-    unanswered = deliver(cfs, q, print_pairs)
+    unanswered = hand_out(cfs, files, print_pairs)
     if grid and len(cfs):
         cfs.grid(grid)
     elif grid:
@@ -201,9 +133,9 @@ def target_of(
     import holdfast as hf
 
     if name is None and not any_other:
-        known = ", ".join(f"--target {shlex.quote(str(c))}" for c in classes[:4])
+        choices = ", ".join(f"--target {shlex.quote(str(c))}" for c in classes[:4])
         raise SettingError(
-            f"say which class is wanted: {known}, ..., --target all for each of them, or "
+            f"say which class is wanted: {choices}, ..., --target all for each of them, or "
             "--any-other"
         )
     if name == "all" and not any_other and "all" not in map(str, classes):
@@ -225,8 +157,8 @@ def fit_on(
                 f"method {method!r} looks at no data, so --data is not used", stacklevel=2
             )
     elif data:
-        known = load_images(data, "train", model.size)
-        explainer.fit(model, known.images, known.labels)
+        rows = load_images(data, "train", model.size)
+        explainer.fit(model, rows.images, rows.labels)
     elif isinstance(explainer, DeDUCE) and model.density is not None:
         explainer.fit(model)
     else:
@@ -265,32 +197,25 @@ def print_pairs(cfs: "ImageCounterfactuals", most: int) -> None:
 def demo(out: Path, method: str) -> None:
     """Train a network on the digits that come with scikit-learn, and ask what would make each digit
     another one."""
-    import numpy as np
-
     from holdfast.images.classifier import SpectralResNet
     from holdfast.images.io import write_images
 
     start = time.perf_counter()
     explainer = build_image_method(method, [])
     out.mkdir(parents=True, exist_ok=True)
-    digits: Any = untyped("sklearn.datasets").load_digits()
-    order = np.random.default_rng(0).permutation(len(digits.target))
-    x = (digits.images[order] / 16).astype(np.float32)
-    y = digits.target[order]
+    x, y = shuffled_digits()
     test = slice(0, DEMO_DIGITS)
-    known = slice(DEMO_DIGITS, None)
+    train = slice(DEMO_DIGITS, None)
     net = SpectralResNet(**DEMO_NET).fit(
-        x[known], y[known], held_out=(x[test], y[test]), progress=True
+        x[train], y[train], held_out=(x[test], y[test]), progress=True
     )
     model = net.model_
-    model.save(out / "model.safetensors", density=densities(model, x[known], y[known]))
-    explainer.fit(model, x[known], y[known])
+    model.save(out / "model.safetensors", density=densities(model, x[train], y[train]))
+    explainer.fit(model, x[train], y[train])
     right = net.predict(x[test]) == y[test]
-    first = np.array(
-        [np.flatnonzero(right & (y[test] == digit))[0] for digit in range(DEMO_CLASSES)]
-    )
+    first = one_of_each(right, y[test])
     write_images(out / "digits.npz", x[first], y[first])
-    write_images(out / "training.npz", x[known], y[known])
+    write_images(out / "training.npz", x[train], y[train])
     cfs = explainer.explain(model, x[first], "all", labels=y[first], progress=True)
     cfs.save(out / "answers.parquet")
     picture = _grid(cfs, out)
@@ -299,14 +224,29 @@ def demo(out: Path, method: str) -> None:
     echo(
         f"The network is right about {right.mean():.1%} of {DEMO_DIGITS} digits it has not seen. "
         f"{int(cfs.found.sum())} of {len(cfs)} pairs of a digit and another class get an answer, "
-        "which changes "
-        f"{cfs.pixels.mean():.1f} of 64 pixels on average; {time.perf_counter() - start:.1f} s in "
-        "all."
+        f"which changes {cfs.pixels.mean():.1f} of 64 pixels on average; "
+        f"{time.perf_counter() - start:.1f} s in all."
     )
     echo(f"Everything is in {out}: look at {picture} and {out / 'report.html'}. Try next:\n")
     # DeDUCE finds what it needs in the model's file.
     data = out / "training.npz" if explainer.needs_data and method != "deduce" else None
     echo(explain_command(out / "digits.npz", out / "model.safetensors", method, data))
+
+
+def shuffled_digits() -> tuple[Any, Any]:
+    """Images (n, 8, 8) from 0 to 1 and labels (n,), always in the same order."""
+    import numpy as np
+
+    digits: Any = untyped("sklearn.datasets").load_digits()
+    order = np.random.default_rng(0).permutation(len(digits.target))
+    return (digits.images[order] / 16).astype(np.float32), digits.target[order]
+
+
+def one_of_each(right: Any, labels: Any) -> Any:
+    """The first image of each digit that the network is right about."""
+    import numpy as np
+
+    return np.array([np.flatnonzero(right & (labels == d))[0] for d in range(DEMO_CLASSES)])
 
 
 def _grid(cfs: "ImageCounterfactuals", out: Path) -> Path:

@@ -68,5 +68,5 @@ def explaining(found: dict[str, Any]) -> list[str]:
         return []
     estimates = True if found["outputs"] == "value" else None
     names = list_methods(gradients=None if found["gradients"] else False, regression=estimates)
-    own = bool(found["details"].get("recourse network"))
-    return [name for name in names if own or name != "learned-recourse"]
+    has_recourse = bool(found["details"].get("recourse network"))
+    return [name for name in names if has_recourse or name != "learned-recourse"]

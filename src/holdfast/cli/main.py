@@ -24,12 +24,12 @@ from holdfast.cli.options import BAD_INPUT, INTERNAL, INTERRUPTED, option
 from holdfast.cli.output import say
 from holdfast.cli.plans import plans
 from holdfast.cli.tradeoff import tradeoff
-from holdfast.cli.train import train
+from holdfast.cli.train import commands as train
 from holdfast.errors import HoldfastError
 
-EXIT_CODES = """Exit codes: 0 answered (rows without an answer are in the output, with the reason); 2 bad input or
-usage; 3 with --strict, some row has no answer; 70 an error inside holdfast (set HOLDFAST_DEBUG=1 to see where);
-130 interrupted."""
+EXIT_CODES = """Exit codes: 0 answered (rows without an answer are in the output, with the
+reason); 2 bad input or usage; 3 with --strict, some row has no answer; 70 an error inside holdfast
+(set HOLDFAST_DEBUG=1 to see where); 130 interrupted."""
 
 app = typer.Typer(
     add_completion=False,
@@ -66,11 +66,11 @@ def run_app(app: typer.Typer, name: str, argv: Sequence[str] | None = None) -> i
         except (HoldfastError, OSError) as error:
             return _failed(BAD_INPUT, str(error))
         except Exception as error:
-            what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            failure = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             hint = (
                 "probably a fault in holdfast, not in your input; set HOLDFAST_DEBUG=1 to see where"
             )
-            return _failed(INTERNAL, f"unexpected {what} ({hint})")
+            return _failed(INTERNAL, f"unexpected {failure} ({hint})")
     return 0
 
 
@@ -108,5 +108,6 @@ def holdfast(
     """What would have to change for another decision: counterfactual explanations and recourse."""
 
 
-for _command in (demo, plans, explain, methods, datasets, train, inspect, audit, tradeoff):
+for _command in (demo, plans, explain, methods, datasets, inspect, audit, tradeoff):
     app.command()(_command)
+app.add_typer(train.app, name="train")

@@ -23,7 +23,6 @@ PANELS = {
     "measure": "Measurement",
     "output": "Output",
     "images": "Only for images",
-    "counterfactual": "Only for counterfactual",
     "": None,
 }
 
@@ -45,22 +44,20 @@ def argument(value: str, about: str) -> Any:
 
 # ---- options that several commands have
 
-SCHEMA = option("table", "FILE", "What may change (TOML); left out: read off the table.")
-FIXED = option(
-    "table", "LIST", "Columns that nobody can change, with commas between them; may be repeated."
-)
-UP = option("table", "LIST", "Columns that may only rise; may be repeated.")
-DOWN = option("table", "LIST", "Columns that may only fall; may be repeated.")
+SCHEMA = option("table", "FILE", "What may change (TOML); default: inferred.")
+FIXED = option("table", "LIST", "Columns that nobody can change; repeatable.")
+UP = option("table", "LIST", "Columns that may only rise; repeatable.")
+DOWN = option("table", "LIST", "Columns that may only fall; repeatable.")
 SETTINGS = option(
     "method",
     "KEY=VALUE",
-    "A setting, such as steps=200 or epochs=20; may be repeated.",
+    "Setting such as steps=200; repeatable.",
     None,
     "--set",
 )
-SEED = option("method", "N", "Where all random numbers come from.", 0)
-TABLE_OUT = option("output", "FILE", "Where the table goes: .csv, .json or .parquet.")
-QUIET = option("output", None, "Nothing on stderr but errors.", False, "--quiet")
+SEED = option("method", "N", "Random seed.", 0)
+TABLE_OUT = option("output", "FILE", "Table file: .csv, .json or .parquet.")
+QUIET = option("output", None, "Print only errors on stderr.", False, "--quiet")
 AS_JSON = option("output", None, "Print JSON instead of a table.", False, "--json")
 
 
@@ -76,16 +73,17 @@ def wanted(
     if not classes:
         of_classes = {"--any-other": any_other, "--probability": probability}
         refuse(of_classes, "{} is for models with classes, this one has none; leave it out")
-        hint = "this is a regression model: say which range is wanted, such as --target 200..250"
         if name is None:
-            raise TargetError(hint)
+            raise TargetError(
+                "this is a regression model: say which range is wanted, such as --target 200..250"
+            )
     if any_other:
         if name is not None:
             raise TargetError("--target and --any-other contradict each other; give one of them")
         return hf.Target(probability=probability)
     if name is None:
-        known = " or ".join(f"--target {shlex.quote(str(c))}" for c in classes[:6])
-        raise TargetError(f"say which outcome is wanted: {known}, or --any-other")
+        choices = " or ".join(f"--target {shlex.quote(str(c))}" for c in classes[:6])
+        raise TargetError(f"say which outcome is wanted: {choices}, or --any-other")
     return hf.Target.parse(name, classes, probability)
 
 

@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,6 @@ from holdfast._core.checks import listed, optional
 from holdfast.errors import FileError
 
 if TYPE_CHECKING:
-    from holdfast.cli.explain import Question
     from holdfast.counterfactuals import Counterfactuals
     from holdfast.images.result import ImageCounterfactuals
 
@@ -77,24 +77,33 @@ def print_report(report: dict[str, Any], words: Callable[[dict[str, Any]], str])
         print_json(report)
 
 
-def deliver(
+@dataclass(frozen=True)
+class AnswerFiles:
+    """Where answers go."""
+
+    out: Path | None
+    report: Path | None
+    quiet: bool
+
+
+def hand_out(
     cfs: "Counterfactuals | ImageCounterfactuals",
-    question: "Question",
+    files: AnswerFiles,
     show: Callable[[Any, int], None],
 ) -> int:
     """To the files, or to stdout: by `show` for eyes, as JSON for programs; returns how many have
     no answer."""
     from holdfast.datasets import records
 
-    if question.out is not None:
-        cfs.save(question.out)
+    if files.out is not None:
+        cfs.save(files.out)
     elif sys.stdout.isatty():
         show(cfs, MOST_ROWS)
     else:
         print_json(records(cfs.table()))
-    if question.report:
-        cfs.report(question.report)
-    if not question.quiet:
+    if files.report:
+        cfs.report(files.report)
+    if not files.quiet:
         say(cfs.summary())
     return int(cfs.failed.sum())
 
@@ -105,8 +114,7 @@ def deliver(
 def check_ending(path: Path | None, endings: Sequence[str], what: str) -> None:
     """A file of that kind has one of these endings."""
     ends = endings[0] if len(endings) == 1 else f"one of {listed(endings)}"
-    known = path is None or path.suffix.lower() in endings
-    if not known:
+    if path is not None and path.suffix.lower() not in endings:
         raise FileError(f"cannot write {str(path)!r}: {what} name must end in {ends}")
 
 

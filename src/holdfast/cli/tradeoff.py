@@ -8,7 +8,7 @@ import typer
 
 from holdfast.cli.options import FIXED, QUIET, SCHEMA, SEED, TABLE_OUT, option
 from holdfast.cli.output import check_chart, check_table, echo
-from holdfast.cli.train import labelled
+from holdfast.cli.train._run import labelled
 from holdfast.errors import SettingError
 from holdfast.registry import build_method, split_names
 
@@ -20,27 +20,23 @@ EPSILON = "0:0.3:7"
 
 
 def tradeoff(
-    data: Path = option(
-        "table", "TABLE", "Rows with their outcome: a CSV, JSON or Parquet file.", ...
-    ),
-    target: str | None = option(
-        "table", "COLUMN", "The column that holds the outcome; left out: the last one."
-    ),
+    data: Path = option("table", "TABLE", "Rows with outcomes: CSV, JSON or Parquet.", ...),
+    target: str | None = option("table", "COLUMN", "Column of the outcome; default: the last one."),
     schema: Path | None = SCHEMA,
     fixed: list[str] | None = FIXED,
     wanted: str | None = option(
-        "asked", "NAME", "The outcome people want; left out: the one each does not get now."
+        "asked", "NAME", "Wanted outcome; default: the one each does not get now."
     ),
-    rows: int = option("asked", "N", "Test rows to ask about at most.", 500, min=1),
+    rows: int = option("asked", "N", "Most test rows to ask about.", 500, min=1),
     methods: list[str] | None = option(
         "method",
         "NAME",
-        f"How to look for recourse; may be repeated. Default: {', '.join(METHODS)}.",
+        f"Method that looks for recourse; repeatable. Default: {', '.join(METHODS)}.",
         None,
         "--method",
     ),
     recipe: Path | None = option(
-        "method", "FILE", "How the network is made (TOML); left out: two small layers."
+        "method", "FILE", "Recipe of the network (TOML); default: two small layers."
     ),
     epsilon: str = option(
         "method",
@@ -51,37 +47,37 @@ def tradeoff(
     seeds: int = option("method", "N", "Networks for each epsilon.", 2, min=1),
     seed: int = SEED,
     test: float = option(
-        "measure", "SHARE", "The share of rows held out to measure and ask about.", 0.25
+        "measure", "SHARE", "Share of rows held out, to measure and ask about.", 0.25
     ),
     attack: float = option(
-        "measure", "RADIUS", "Size of the attack that accuracy is measured under.", 0.1
+        "measure", "RADIUS", "Radius of the attack that accuracy is measured under.", 0.1
     ),
     out: Path | None = TABLE_OUT,
-    plot: Path | None = option("output", "FILE", "Also draw the curves: .png, .svg or .html."),
+    plot: Path | None = option("output", "FILE", "Chart of the curves: .png, .svg or .html."),
     quiet: bool = QUIET,
 ) -> None:
     """Train a network against attacks of growing size and see how much more expensive and rarer
     recourse becomes."""
     import holdfast as hf
-    from holdfast.render.charts.theme import save as save_chart
 
+    # What is wrong with an option is told before anything is trained.
     radii = parsed_epsilon(epsilon)
     chosen = {name: build_method(name, ()) for name in methods or METHODS}
     if not 0 < test < 1:
         raise SettingError(f"--test must be above 0 and below 1, got {test}")
     check_chart(plot)
     check_table(out)
-    how = hf.Recipe() if recipe is None else hf.Recipe.load(recipe)
-    name = target or str(hf.datasets.read_table(data).columns[-1])
+    network = hf.Recipe() if recipe is None else hf.Recipe.load(recipe)
+    column = target or str(hf.datasets.read_table(data).columns[-1])
     if not (target or quiet):
-        typer.echo(f"the outcome is taken to be the last column, {name!r}", err=True)
-    X, y, known = labelled(data, name, schema, split_names(fixed))
-    learn, held = hf.datasets.held_out(len(X), test, seed)
+        typer.echo(f"the outcome is taken to be the last column, {column!r}", err=True)
+    X, y, allowed = labelled(data, column, schema, split_names(fixed))
+    learn, unseen = hf.datasets.held_out(len(X), test, seed)
     hardened = hf.train_adversarial(
-        how,
+        network,
         X.iloc[learn],
         y.iloc[learn],
-        known,
+        allowed,
         epsilon=radii,
         seeds=seeds,
         seed=seed,
@@ -89,14 +85,22 @@ def tradeoff(
     )
     study = hf.tradeoff(
         hardened,
-        X.iloc[held[:rows]],
+        X.iloc[unseen[:rows]],
         chosen,
         target=outcome(wanted, hardened),
-        test=(X.iloc[held], y.iloc[held]),
+        test=(X.iloc[unseen], y.iloc[unseen]),
         attack=attack,
         seed=seed,
         progress=not quiet,
     )
+    write_study(study, out, plot, quiet)
+
+
+def write_study(study: Any, out: Path | None, plot: Path | None, quiet: bool) -> None:
+    """To the files, or to stdout: in words for eyes, as JSON for programs."""
+    import holdfast as hf
+    from holdfast.render.charts.theme import save as save_chart
+
     if out:
         hf.datasets.write_table(study.table(), out)
     elif sys.stdout.isatty():
@@ -130,11 +134,11 @@ def parsed_epsilon(text: str) -> list[float]:
 
 def outcome(text: str | None, hardened: "hf.AdversarialModels") -> Any:
     """The outcome that is wanted, as the models spell it."""
-    known = {str(c): c for c in hardened.bank.classes}
+    classes = {str(name): name for name in hardened.bank.classes}
     if text is None:
         return None
-    if text not in known:
+    if text not in classes:
         raise SettingError(
-            f"--wanted {text!r} is no outcome of the table; there are {list(known.values())}"
+            f"--wanted {text!r} is not an outcome of the table; there are {list(classes.values())}"
         )
-    return known[text]
+    return classes[text]

@@ -48,6 +48,7 @@ def shift_attack(
     epsilon: float = 0.1,
     models: int = 4,
     rows: int = 1024,
+    eta: float = 0.03,
     seed: int = 0,
     **settings: Any,
 ) -> ModelBank:
@@ -66,8 +67,10 @@ def shift_attack(
         epsilon: the largest shift of a number column, in encoded units.
         models: how many attacks, each from a random shift of its own.
         rows: each attack draws so many rows of X, if there are more.
+        eta: step size of retraining; larger than that of `holdfast.Shift`, since a judge has to be
+            strict.
         seed: where random numbers come from.
-        settings: outer, inner, eta, optimizer, norm, categories, ascend: see `holdfast.Shift`.
+        settings: outer, inner, optimizer, norm, categories, ascend: see `holdfast.Shift`.
 
     Returns:
         A bank with the family "shift".
@@ -84,7 +87,7 @@ def shift_attack(
     _check_answers(cfs, model)
     require_integer("models", models)
     require_integer("rows", rows)
-    shift = _shift(epsilon, settings)
+    shift = _shift(epsilon, eta, settings)
     x = encoded(model, X)
     labels = numbered(X, y, model.classes).to(model.dtype)
     found = torch.as_tensor(cfs.found)
@@ -135,11 +138,12 @@ def _check_answers(cfs: Any, model: Model) -> None:
         raise SettingError("no row has an answer, so there is nothing to attack")
 
 
-def _shift(epsilon: float, settings: dict[str, Any]) -> Shift:
+def _shift(epsilon: float, eta: float, settings: dict[str, Any]) -> Shift:
     try:
-        return Shift(epsilon=epsilon, **settings)
+        return Shift(epsilon=epsilon, eta=eta, **settings)
     except TypeError:
-        known = ", ".join(name for name in Shift.__dataclass_fields__ if name != "epsilon")
+        apart = ("epsilon", "eta")
+        known = ", ".join(name for name in Shift.__dataclass_fields__ if name not in apart)
         raise SettingError(
             f"shift_attack has no setting among {sorted(settings)}; there are {known}"
         ) from None

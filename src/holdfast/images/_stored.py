@@ -3,6 +3,7 @@ code."""
 
 import json
 import math
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
@@ -14,11 +15,11 @@ from torch import Tensor, nn
 from holdfast._core.params import Settings
 from holdfast.errors import FileError, HoldfastError, SettingError
 from holdfast.models.formats import safetensors
+from holdfast.models.formats.safetensors import IMAGE_MARK as MARK
 
 Size = tuple[int, int, int]  # channels, height, width
 Made = TypeVar("Made")
 Net = TypeVar("Net", bound=nn.Module)
-MARK = "holdfast-image"
 
 
 def write_network(path: str | Path, tensors: dict[str, Tensor], content: dict[str, Any]) -> None:
@@ -28,7 +29,7 @@ def write_network(path: str | Path, tensors: dict[str, Tensor], content: dict[st
 
 
 def read_network(
-    path: str | Path, build: Callable[[dict[str, Any], dict[str, Tensor]], Made]
+    path: str | os.PathLike[str], build: Callable[[dict[str, Any], dict[str, Tensor]], Made]
 ) -> Made:
     """What `build` makes of the text and the tensors of a file; an error of its own says that the
     file is damaged."""
@@ -50,7 +51,7 @@ def read_network(
         raise FileError(f"{str(path)!r} is damaged ({type(error).__name__}: {error})") from error
 
 
-def holds_images(path: str | Path) -> bool:
+def holds_images(path: str | os.PathLike[str]) -> bool:
     """Is this the file of an image model?"""
     return MARK in safetensors.metadata_of(path)
 

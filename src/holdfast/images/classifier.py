@@ -27,6 +27,7 @@ from holdfast.images.model import ImageModel, ImagesLike, as_images
 from holdfast.images.resnet import Shape, folded, trainable
 from holdfast.nn.stack import lent_generator
 from holdfast.registry import parse_settings
+from holdfast.retraining.outcomes import ClassNames, class_names, class_numbers
 
 Labelled = tuple[Any, Any]  # images and their labels
 
@@ -83,6 +84,7 @@ class ResNetClassifier(ImageClassifier):
         images: ImagesLike,
         labels: Outcomes,
         *,
+        classes: ClassNames | None = None,
         held_out: Labelled | None = None,
         progress: Shown = False,
         threads: int = 0,
@@ -94,7 +96,8 @@ class ResNetClassifier(ImageClassifier):
 
         Args:
             images: bytes, or numbers from 0 to 1, (n, h, w) or (n, c, h, w).
-            labels: n names of classes, numbers or words; classes are in sorted order.
+            labels: n names of classes, numbers or words.
+            classes: the names in the order of the scores; None sorts what is in `labels`.
             held_out: images and labels to measure accuracy on after every epoch; nothing is learnt
                 from them.
             progress: show a bar and a line per epoch on stderr, if it is a terminal; "lines": the
@@ -110,18 +113,18 @@ class ResNetClassifier(ImageClassifier):
                 "batch_size must be at least 2: batches are normalised by their own spread"
             )
         with torch.inference_mode(False), torch.enable_grad():
-            x, y, classes, held = training_images(images, labels, held_out)
+            x, y, names, held = training_images(images, labels, held_out, classes)
             _, channels, height, width = x.shape
             size = height if height == width else (height, width)
             bound = getattr(self, "coefficient", None)
-            shape = Shape(channels, size, len(classes), self.width, bound, self.stages, self.depth)
+            shape = Shape(channels, size, len(names), self.width, bound, self.stages, self.depth)
             with lent_generator(self.seed):
                 net = trainable(shape)
             with Progress(progress, type(self).__name__) as bar:
                 history = fit_images(
                     net, x, y, schedule, held=held, seed=self.seed, bar=bar, threads=threads
                 )
-            self.model_ = ImageModel.of(folded(net), classes=classes)
+            self.model_ = ImageModel.of(folded(net), classes=names)
         self.history_: list[Epoch] = history
         return self
 
@@ -189,23 +192,33 @@ Held = tuple[Tensor, Tensor]  # images held out, and the numbers of their classe
 
 
 def training_images(
-    images: ImagesLike, labels: Outcomes, held_out: Labelled | None
+    images: ImagesLike,
+    labels: Outcomes,
+    held_out: Labelled | None,
+    classes: ClassNames | None = None,
 ) -> tuple[Tensor, Tensor, list[Any], Held | None]:
     """Images, the numbers of their classes, the names of the classes, and the same of what is held
     out."""
     x = as_images(images)
-    classes, y = encoded(labels, len(x))
+    names, y = encoded(labels, len(x), classes)
     if held_out is None:
-        return x, y, classes, None
+        return x, y, names, None
     more = as_images(held_out[0], (x.shape[1], x.shape[2], x.shape[3]))
-    return x, y, classes, (more, places(held_out[1], classes, len(more)))
+    return x, y, names, (more, places(held_out[1], names, len(more)))
 
 
-def encoded(labels: Outcomes, n: int) -> tuple[list[Any], Tensor]:
-    """The sorted names of the classes, and the number of each label (n,)."""
+def encoded(
+    labels: Outcomes, n: int, classes: ClassNames | None = None
+) -> tuple[list[Any], Tensor]:
+    """The names of the classes, sorted unless they are given in an order, and the number of each
+    label (n,)."""
     given = _one_each(labels, n)
     if not n >= 2:
         raise SettingError(f"a classifier needs at least 2 images, got {n}")
+    if classes is not None:
+        column = pd.Series(given)
+        ordered = class_names(column.to_frame(), column, classes)
+        return ordered, class_numbers(column, ordered)
     try:
         names, numbers = np.unique(given, return_inverse=True)
     except TypeError:

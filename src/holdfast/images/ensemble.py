@@ -35,6 +35,7 @@ from holdfast.images.model import ImageModel, ImagesLike
 from holdfast.models.scores import Outputs, to_scores
 from holdfast.nn.stack import lent_generator, padded, row_block
 from holdfast.retraining.loop import Loop, Orders, Variation, derived, redrawn
+from holdfast.retraining.outcomes import ClassNames
 
 # of batch normalisation, as torch has them
 EPS = 1e-5
@@ -229,6 +230,7 @@ class ImageEnsemble(ImageClassifier):
         images: ImagesLike,
         labels: Outcomes,
         *,
+        classes: ClassNames | None = None,
         held_out: Labelled | None = None,
         progress: bool = False,
         threads: int = 0,
@@ -240,18 +242,18 @@ class ImageEnsemble(ImageClassifier):
         images held out that of the ensemble.
 
         Args:
-            images, labels, held_out, progress, threads: see `SpectralResNet.fit`.
+            images, labels, classes, held_out, progress, threads: see `SpectralResNet.fit`.
         """
         loop = self._checked()
         with torch.inference_mode(False), torch.enable_grad():
-            x, y, classes, held = training_images(images, labels, held_out)
+            x, y, names, held = training_images(images, labels, held_out, classes)
             seeds = tuple(derived(self.seed, 3 + i) for i in range(self.members))
-            nets = TrainableNetworks([x[0].numel(), *self.hidden, len(classes)], seeds)
+            nets = TrainableNetworks([x[0].numel(), *self.hidden, len(names)], seeds)
             with Progress(progress, type(self).__name__) as bar, limited_threads(threads):
                 history = fit_members(
                     nets, x.flatten(1), y, loop, Variation(seeds, seeds), self.attack, held, bar
                 )
-            self.model_ = ImageModel.of(nets.folded(), x.shape[1:], classes=classes)
+            self.model_ = ImageModel.of(nets.folded(), x.shape[1:], classes=names)
         self.history_: list[Epoch] = history
         return self
 

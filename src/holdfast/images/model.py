@@ -6,6 +6,7 @@ are logits.
 """
 
 import hashlib
+import os
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -413,7 +414,7 @@ class ImageModel:
         write_network(path, tensors, content)
 
     @staticmethod
-    def load(path: str | Path) -> "ImageModel":
+    def load(path: str | os.PathLike[str]) -> "ImageModel":
         """Read what `save` wrote."""
         return read_network(path, _built)
 

@@ -34,10 +34,10 @@ class CandidateProjection:
 
     def only(self, feasible: FeasibleSet, rows: Tensor) -> "CandidateProjection":
         """That of some of the people, with what they can reach."""
-        some = copy(self)
-        some.feasible = feasible
-        some.parts = [(columns, part.only(rows)) for columns, part in self.parts]
-        return some
+        chosen = copy(self)
+        chosen.feasible = feasible
+        chosen.parts = [(columns, part.only(rows)) for columns, part in self.parts]
+        return chosen
 
     def project(self, z: Tensor, people: slice) -> Tensor:
         """Nearest reachable candidates to `z` (d, n, m), which is overwritten."""
@@ -50,10 +50,10 @@ class CandidateProjection:
         for columns, into in self.parts:
             into(z[columns], people)
         if missing.numel():
-            some = self.feasible[people]
-            x = some.x.T[value, :, None]
-            lo = some.lo.T[missing, :, None]
-            hi = some.hi.T[missing, :, None]
+            reach = self.feasible[people]
+            x = reach.x.T[value, :, None]
+            lo = reach.lo.T[missing, :, None]
+            hi = reach.hi.T[missing, :, None]
             stays = stays_missing(u, w, x, z[value], lo, hi)
             z[value], z[missing] = torch.where(stays, x, z[value]), stays.to(z.dtype)
         if len(encoding.rules):
@@ -132,9 +132,11 @@ class Steps(Interval):
             z.sub_(base).mul_(self.per_unit).round_().mul_(self.tick).add_(base), people
         )
         if self.any_off:
-            own = self.own[:, people]
+            unchanged = self.own[:, people]
             room = torch.where(self.off[:, people], 1e-5 * self.tick, -torch.inf)
-            z.copy_(torch.where((wanted - own).abs() <= (wanted - z).abs() + room, own, z))
+            z.copy_(
+                torch.where((wanted - unchanged).abs() <= (wanted - z).abs() + room, unchanged, z)
+            )
 
     def _inside(self, z: Tensor, people: slice) -> Tensor:
         return torch.clamp(z, self.lo[:, people], self.hi[:, people])

@@ -91,9 +91,9 @@ class Candidates:
         measuring all."""
         best = Nearest.start(self.problem.x.clone())
         everyone = torch.arange(len(self))
-        for some in _parts(samples, self.at_once):
-            found = self._weigh(samples, some, place, ordered)
-            best.take(everyone, found._replace(at=found.at + some.start))
+        for batch in _parts(samples, self.at_once):
+            found = self._weigh(samples, batch, place, ordered)
+            best.take(everyone, found._replace(at=found.at + batch.start))
             if self.problem.budget.over():
                 break
         return best

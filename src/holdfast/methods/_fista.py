@@ -2,7 +2,7 @@
 nets have in common.
 
     for each weight c:   v_0 = z_0 = x
-        z_{k+1} = step(v_k)                                      a gradient step on c * loss, then a proximal one
+        z_{k+1} = step(v_k)             a gradient step on c * loss, then a proximal one
         v_{k+1} = z_{k+1} + k / (k + 3) (z_{k+1} - z_k)
 
 A row that had an answer on the way tries a smaller c next, half-way to the largest without one; the

@@ -1,7 +1,8 @@
 """Gradient descent until the model is sure enough: what ECCCo, Gravitational and ClaPROAR have in
 common.
 
-    minimise over z    CE(M(z), t) + lam * sum_j w_j |z_j - x_j| + term(z, t)        z reachable from x, from z = x
+    minimise over z    CE(M(z), t) + lam * sum_j w_j |z_j - x_j| + term(z, t)
+                       z reachable from x, from z = x
 
 t is the wanted class, M(z) the scores, S their softmax; each method has a `term` of its own. Plain
 steps against the gradient of each row's own sum; a row is mature, and stops, at the first point

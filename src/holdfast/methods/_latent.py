@@ -8,7 +8,8 @@ from torch import Tensor
 from holdfast._core.types import Outcomes, Rows
 from holdfast.errors import SettingError
 from holdfast.explainer import Explainer
-from holdfast.methods._autoencoder import Kind, TableAutoencoder, autoencoder
+from holdfast.methods._autoencoder import Kind, TableAutoencoder
+from holdfast.methods._autoencoder_training import autoencoder
 from holdfast.models.base import Model
 from holdfast.schema.schema import Schema
 

@@ -2,9 +2,11 @@
 
     neighbours z_i    numbers      x_j + noise * range_j * N(0, 1), clipped to the range of the data
                       categories   drawn from their shares in the data
-    targets    y_i    gap(z_i), clipped to +-log((1 - 1e-6) / 1e-6), as a probability between 1e-6 and 1 - 1e-6
+    targets    y_i    gap(z_i), clipped to +-log((1 - 1e-6) / 1e-6), as a probability between 1e-6
+                      and 1 - 1e-6
     weights    k_i    sqrt(exp(-r_i^2 / kw^2)),   r_i = |z_i - x|_2,   kw = 0.75 sqrt(d)
-    plane      w, b = argmin  sum_i k_i (w.z_i + b - y_i)^2 + ridge |w|_2^2          b = 0 without an intercept
+    plane      w, b = argmin  sum_i k_i (w.z_i + b - y_i)^2 + ridge |w|_2^2
+                      b = 0 without an intercept
 
 Ribeiro et al. 2016 (LIME), as "RoCourseNet" (Guo et al. 2023) runs it under ROAR; on columns scaled
 to [0, 1] the range is 1. Most of the time goes into the model's scores of the neighbours. The rest
@@ -72,9 +74,9 @@ def fit_planes(
     room = problem.x.new_empty(len(parts[0]) if parts else 0, samples, d)
     goal = None  # that of the neighbours; mostly the same from part to part
     for i in problem.steps(len(parts)):
-        some = problem[parts[i]]
+        part = problem[parts[i]]
         z = room[: len(parts[i])]
-        r2 = neighbors.draw(some, z)
+        r2 = neighbors.draw(part, z)
         k = torch.exp(r2 / (-2 * kernel**2 * d))
         scores = torch.cat(
             [problem.model(rows) for rows in chunks(z.flatten(0, 1), rows_at_once(d))]
@@ -82,10 +84,10 @@ def fit_planes(
         if (
             goal is None
             or len(goal.label) != len(scores)
-            or bool((some.goal.label != goal.label[::samples]).any())
+            or bool((part.goal.label != goal.label[::samples]).any())
         ):
-            goal = some.goal[torch.arange(len(some)).repeat_interleave(samples)]
-        y = goal.gap(scores).clamp(-LIMIT, LIMIT).reshape(len(some), samples)
+            goal = part.goal[torch.arange(len(part)).repeat_interleave(samples)]
+        y = goal.gap(scores).clamp(-LIMIT, LIMIT).reshape(len(part), samples)
         w[parts[i]], b[parts[i]] = weighted_ridge(
             z, y.to(z.dtype), k, neighbors.blocks, ridge, intercept
         )
@@ -150,12 +152,12 @@ class Neighbors:
         r2 = x.new_zeros(n, m)
         if q:
             step = self.normal.index_select(0, bits[:, :q].flatten()).reshape(n, q, m)
-            own = x[:, self.numbers, None]
-            value = torch.addcmul(own, step, self.spread[:, None])
+            unchanged = x[:, self.numbers, None]
+            value = torch.addcmul(unchanged, step, self.spread[:, None])
             low = encoding.seen_low[self.numbers, None]
             high = encoding.seen_high[self.numbers, None]
             value = torch.minimum(torch.maximum(value, low), high)
-            r2 += (value - own).square_().sum(1)
+            r2 += (value - unchanged).square_().sum(1)
             done = 0
             for start, stop, category in self.blocks:
                 if not category:
@@ -170,8 +172,8 @@ class Neighbors:
             z.view(-1).index_fill_(0, place.flatten(), 1.0)
             # that each row holds
             level = torch.cat([x, x.new_full((n, 1), -1.0)], 1)[:, encoding.groups].argmax(2)
-            own = encoding.groups.expand(n, -1, -1).gather(2, level[..., None])  # (n, g, 1)
-            r2 += 2 * (column != own).sum(1)  # another level: two columns change by 1
+            unchanged = encoding.groups.expand(n, -1, -1).gather(2, level[..., None])  # (n, g, 1)
+            r2 += 2 * (column != unchanged).sum(1)  # another level: two columns change by 1
         return r2
 
 

@@ -60,13 +60,13 @@ def path_value(model: Model, y: Tensor, path: Path) -> PathValue:
     alone.load(
         dict(zip(alone.state(), (v[None] for pair in engine.weights for v in pair), strict=True))
     )
-    return _linear_relu(alone, y, path)
+    return LinearReluPath(alone, y, path)
 
 
 def stack_value(models: ModelStack, y: Tensor, path: Path) -> PathValue:
     """The same, summed over many models."""
     if isinstance(models, Stack) and len(models.layers) > 1:
-        return _linear_relu(models, y, path)
+        return LinearReluPath(models, y, path)
     return _any_stack(models, y, path)
 
 
@@ -84,7 +84,7 @@ def own_and_slope(p: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
 
 def _any_model(model: Model, y: Tensor, path: Path) -> PathValue:
     b, t, w = path
-    own = torch.nn.functional.one_hot(y, len(model.classes)).to(b.dtype)
+    asked = torch.nn.functional.one_hot(y, len(model.classes)).to(b.dtype)
     weight = w.repeat_interleave(len(y))
     signs = (2.0 * y - 1).to(b.dtype).repeat(len(t))
 
@@ -98,7 +98,7 @@ def _any_model(model: Model, y: Tensor, path: Path) -> PathValue:
             prob = prob.view(len(t), -1)
             by_score = torch.stack([-up, up], 1)
         else:
-            prob, slope = own_and_slope(torch.softmax(scores, 1).reshape(len(t), len(z), -1), own)
+            prob, slope = own_and_slope(torch.softmax(scores, 1).reshape(len(t), len(z), -1), asked)
             by_score = (w[:, None, None] * slope).flatten(0, 1)
         g = pull(by_score).reshape(line.shape)
         return Value(_over_points(w, prob), prob[-1], _over_points(t, g), scores[-len(z) :])
@@ -116,9 +116,9 @@ def _any_stack(models: ModelStack, y: Tensor, path: Path) -> PathValue:
             scores = to_scores(raw.flatten(0, 1), "logits").reshape(
                 models.count, len(t), len(z), -1
             )
-        own = torch.nn.functional.one_hot(y, scores.shape[3]).to(b.dtype)
+        asked = torch.nn.functional.one_hot(y, scores.shape[3]).to(b.dtype)
         # (M, P, n), (M, P, n, k)
-        prob, slope = own_and_slope(torch.softmax(scores.detach(), 3), own)
+        prob, slope = own_and_slope(torch.softmax(scores.detach(), 3), asked)
         (g,) = torch.autograd.grad(scores, line, w[:, None, None] * slope)
         total = _over_points(w, prob.sum(0))
         return Value(total, prob[:, -1].amin(0), _over_points(t, g), scores[0, -1].detach())
@@ -135,59 +135,80 @@ def _over_points(weights: Tensor, values: Tensor) -> Tensor:
     return out
 
 
-def _linear_relu(models: Stack, y: Tensor, path: Path) -> PathValue:
-    b, t, w = path
-    w1, b1 = models.layers[0]
-    middle = models.layers[1:-1]
-    wl, bl = models.layers[-1]
-    # (M, 1, 1, h) what the first layer makes of the baseline
-    start = (b1 + (b @ w1)[:, None])[:, None]
-    two = models.sizes[-1] <= 2
-    if two and models.sizes[-1] == 2:  # only the difference of the two scores counts
-        wl = wl[..., 1:] - wl[..., :1]
-        bl = bl[..., 1:] - bl[..., :1]
-    sign = (2.0 * y - 1).to(b.dtype)
-    own = torch.nn.functional.one_hot(y, max(2, models.sizes[-1])).to(b.dtype)
-    m = models.count
-    points = len(t)
-    n = len(y)
-    steps = t[:, None, None]
-    room = torch.empty(m, points, n, models.sizes[1], dtype=b.dtype)
-    # Memory for hidden values and their slopes, kept from step to step.
-    hidden = [torch.empty(m, points * n, width, dtype=b.dtype) for width in models.sizes[2:-1]]
-    slopes = [torch.empty(m, points * n, width, dtype=b.dtype) for width in models.sizes[1:-2]]
-    back = wl.transpose(1, 2).contiguous()
-    # Sums over models and points as products of whole blocks of columns: a row then gets the same
-    # bits in any place.
-    every = w.repeat(m)
-    more = -models.sizes[0] % COLUMN_BLOCK
-    first = torch.nn.functional.pad(w1.transpose(1, 2).reshape(-1, models.sizes[0]), (0, more))
-    mask = torch.ops.aten.threshold_backward.grad_input  # [h > 0] g, in place
+class LinearReluPath:
+    """The same by hand for stacks of Linear and ReLU layers, with memory that is kept from step to
+    step."""
 
-    def value(z: Tensor) -> Value:
-        u = torch.matmul(z - b, w1)  # (M, n, h)
-        h = torch.addcmul(start, u[:, None], steps, out=room).relu_().view(m, points * n, -1)
-        kept = [h]
-        for (weight, bias), space in zip(middle, hidden, strict=True):
-            h = torch.baddbmm(bias, h, weight, out=space).relu_()
-            kept.append(h)
-        raw = torch.baddbmm(bl, h, wl).view(m, points, n, -1)
-        if two:
-            lead = raw.squeeze(3) * sign
+    def __init__(self, models: Stack, y: Tensor, path: Path) -> None:
+        self.baseline, self.points, self.weights = path
+        self.models = models
+        w1, b1 = models.layers[0]
+        wl, bl = models.layers[-1]
+        # (M, 1, 1, h) what the first layer makes of the baseline
+        self.start = (b1 + (self.baseline @ w1)[:, None])[:, None]
+        self.two = models.sizes[-1] <= 2
+        if self.two and models.sizes[-1] == 2:  # only the difference of the two scores counts
+            wl = wl[..., 1:] - wl[..., :1]
+            bl = bl[..., 1:] - bl[..., :1]
+        self.last = wl, bl
+        self.back = wl.transpose(1, 2).contiguous()
+        dtype = self.baseline.dtype
+        self.sign = (2.0 * y - 1).to(dtype)
+        self.own = torch.nn.functional.one_hot(y, max(2, models.sizes[-1])).to(dtype)
+        m = models.count
+        points = len(self.points)
+        rows = points * len(y)
+        self.room = torch.empty(m, points, len(y), models.sizes[1], dtype=dtype)
+        self.hidden = [torch.empty(m, rows, width, dtype=dtype) for width in models.sizes[2:-1]]
+        self.slopes = [torch.empty(m, rows, width, dtype=dtype) for width in models.sizes[1:-2]]
+        # Sums over models and points as products of whole blocks of columns: a row then gets the
+        # same bits in any place.
+        self.every = self.weights.repeat(m)
+        fill = -models.sizes[0] % COLUMN_BLOCK
+        self.first = torch.nn.functional.pad(
+            w1.transpose(1, 2).reshape(-1, models.sizes[0]), (0, fill)
+        )
+
+    def __call__(self, z: Tensor) -> Value:
+        m, points, n = self.room.shape[:3]
+        kept = self._forward(z)
+        wl, bl = self.last
+        raw = torch.baddbmm(bl, kept[-1], wl).view(m, points, n, -1)
+        w = self.weights
+        if self.two:
+            lead = raw.squeeze(3) * self.sign
             prob = torch.sigmoid(lead)
             # p (1 - p) from both sides: 1 - p is rounded to 0 long before the true slope is.
-            g = (prob * torch.sigmoid(-lead) * sign * w[:, None]).view(m, points * n, 1) * back
+            slope = prob * torch.sigmoid(-lead) * self.sign * w[:, None]
+            g = slope.view(m, points * n, 1) * self.back
             scores = to_scores(raw[0, -1], "logits")
         else:
-            prob, by_score = own_and_slope(torch.softmax(raw, 3), own)
-            g = torch.bmm((w[:, None, None] * by_score).view(m, points * n, -1), back)
+            prob, by_score = own_and_slope(torch.softmax(raw, 3), self.own)
+            g = torch.bmm((w[:, None, None] * by_score).view(m, points * n, -1), self.back)
             scores = raw[0, -1]
+        total = self.every @ prob.view(m * points, n)
+        return Value(total, prob[:, -1].amin(0), self._pulled_back(g, kept), scores)
+
+    def _forward(self, z: Tensor) -> list[Tensor]:
+        """The hidden values (M, P n, h) of each layer."""
+        w1, _ = self.models.layers[0]
+        u = torch.matmul(z - self.baseline, w1)  # (M, n, h)
+        steps = self.points[:, None, None]
+        h = torch.addcmul(self.start, u[:, None], steps, out=self.room).relu_()
+        kept = [h.view(h.shape[0], -1, h.shape[3])]
+        middle = self.models.layers[1:-1]
+        for (weight, bias), space in zip(middle, self.hidden, strict=True):
+            kept.append(torch.baddbmm(bias, kept[-1], weight, out=space).relu_())
+        return kept
+
+    def _pulled_back(self, g: Tensor, kept: list[Tensor]) -> Tensor:
+        """(n, d) the gradient by z, from that by the last hidden values."""
+        m, points, n = self.room.shape[:3]
+        mask = torch.ops.aten.threshold_backward.grad_input  # [h > 0] g, in place
+        middle = self.models.layers[1:-1]
         for i in range(len(middle) - 1, -1, -1):
             mask(g, kept[i + 1], 0, grad_input=g)
-            g = torch.bmm(g, middle[i][0].transpose(1, 2), out=slopes[i])
+            g = torch.bmm(g, middle[i][0].transpose(1, 2), out=self.slopes[i])
         g = mask(g, kept[0], 0, grad_input=g).view(m, points, -1)
-        g = torch.matmul(t, g).view(m, n, -1)  # (M, n, h)
-        slope = (g.transpose(0, 1).reshape(n, -1) @ first)[:, : models.sizes[0]]
-        return Value(every @ prob.view(m * points, n), prob[:, -1].amin(0), slope, scores)
-
-    return value
+        g = torch.matmul(self.points, g).view(m, n, -1)  # (M, n, h)
+        return (g.transpose(0, 1).reshape(n, -1) @ self.first)[:, : self.models.sizes[0]]

@@ -8,7 +8,8 @@ what a row is tried with depends on the seed alone, so two models are compared o
 Any two answers for one row are dec(z') and dec(z'') with z', z'' in the balls of the rings they
 were found in, hence
 
-    |dec(z') - dec(z'')| <= L (r' + r''),   L the Lipschitz constant of dec,   r', r'' the upper ends of the rings
+    |dec(z') - dec(z'')| <= L (r' + r'')
+    L the Lipschitz constant of dec,   r', r'' the upper ends of the rings
 
 before they are made reachable (Theorem 3 of Krishna, Agarwal and Lakkaraju; radii in l1 are at
 least those in l2). `trace` and `retrace` tell the radii.
@@ -47,8 +48,10 @@ class CCHVAE(LatentMethod):
     """Random search in growing rings around the latent code of each row.
 
         z = enc(x)
-        ring k = 1 .. rings:   z_i = z + l_i u_i / |u_i|_p,   u_i ~ N(0, I),   l_i ~ U((k - 1) step, k step)
-        answer = argmin |dec(z_i, x_given) - x|   over the i with the wanted outcome, in the first ring that has one
+        ring k = 1 .. rings:   z_i = z + l_i u_i / |u_i|_p
+                               u_i ~ N(0, I),   l_i ~ U((k - 1) step, k step)
+        answer = argmin |dec(z_i, x_given) - x|   over the i with the wanted outcome, in the first
+                                                  ring that has one
 
     Args:
         step: width of a ring.
@@ -61,12 +64,14 @@ class CCHVAE(LatentMethod):
     >>> import holdfast as hf
     >>> data = hf.datasets.moons(n=200)
     >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
-    >>> method = hf.CCHVAE(rings=20, samples=20, hidden=(16,), latent=2, epochs=5).fit(model, data.X)
+    >>> method = hf.CCHVAE(rings=20, samples=20, hidden=(16,), latent=2, epochs=5)
+    >>> method = method.fit(model, data.X)
     >>> len(method.explain(model, data.X.head(20), "yes"))
     20
 
     Reference:
-        Pawelczyk, Broelemann and Kasneci 2020, "Learning Model-Agnostic Counterfactual Explanations for Tabular Data".
+        Pawelczyk, Broelemann and Kasneci 2020, "Learning Model-Agnostic
+        Counterfactual Explanations for Tabular Data".
     """
 
     title = "random search in growing rings around the row's code in a conditional VAE, any model"

@@ -32,8 +32,8 @@ class ClaPROAR(GuidedMethod):
     20
 
     Reference:
-        Altmeyer, Angela, Buszydlik, Dobiczek, van Deursen and Liem 2023, "Endogenous Macrodynamics in Algorithmic
-        Recourse".
+        Altmeyer, Angela, Buszydlik, Dobiczek, van Deursen and Liem 2023, "Endogenous
+        Macrodynamics in Algorithmic Recourse".
     """
 
     title = "gradient descent that also pays the loss of the model's next training"

@@ -72,8 +72,8 @@ class Descent(Explainer):
     True
 
     Reference:
-        Wachter, Mittelstadt and Russell 2018, "Counterfactual Explanations without Opening the Black Box"; Pawelczyk
-        et al. 2022 (SCFE).
+        Wachter, Mittelstadt and Russell 2018, "Counterfactual Explanations without Opening
+        the Black Box"; Pawelczyk et al. 2022 (SCFE).
     """
 
     title = "gradient descent on a loss plus a distance"

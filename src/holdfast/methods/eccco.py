@@ -31,10 +31,12 @@ from holdfast.models.base import Model
 class ECCCo(GuidedMethod):
     """Gradient descent on cross-entropy, distance and the energy of the wanted class.
 
-        minimise over z    CE(M(z), t) + lam |z - x|_1 + energy * phi_k * (E + 1e-3 E^2) + conformal * Omega(z)
+        minimise over z    CE(M(z), t) + lam |z - x|_1 + energy * phi_k * (E + 1e-3 E^2)
+                           + conformal * Omega(z)
 
         E = -M(z)_t                     the energy of z as a member of class t, at step k = 1 .. T
-        Omega = max(0, sum_y C_y - 1)   C_y = sigmoid((S_y - q) / temperature), a soft "y is in the conformal set"
+        Omega = max(0, sum_y C_y - 1)   C_y = sigmoid((S_y - q) / temperature), a soft "y is in the
+                                        conformal set"
 
     Args:
         energy: weight of the energy.
@@ -51,8 +53,8 @@ class ECCCo(GuidedMethod):
     20
 
     Reference:
-        Altmeyer, Farmanbar, van Deursen and Liem 2024, "Faithful Model Explanations through Energy-Constrained
-        Conformal Counterfactuals".
+        Altmeyer, Farmanbar, van Deursen and Liem 2024, "Faithful Model Explanations through
+        Energy-Constrained Conformal Counterfactuals".
     """
 
     title = "gradient descent towards low energy of the wanted class"
@@ -89,10 +91,12 @@ class ECCCo(GuidedMethod):
         if not 0 < self.alpha < 1:
             raise SettingError(f"alpha must lie between 0 and 1, got {self.alpha}")
         scores = scores_of(encoded(X, model, "ECCCo"), model)
-        own = torch.softmax(scores, 1).gather(1, classes_of(scores, model, y)[:, None]).squeeze(1)
-        rank = int(self.alpha * (len(own) + 1))
+        probability = (
+            torch.softmax(scores, 1).gather(1, classes_of(scores, model, y)[:, None]).squeeze(1)
+        )
+        rank = int(self.alpha * (len(probability) + 1))
         # too few rows: nothing can be left out of a set
-        self.q_ = float(own.kthvalue(rank).values) if rank else 0.0
+        self.q_ = float(probability.kthvalue(rank).values) if rank else 0.0
 
     def by_scores(self, walk: GuidedWalk, scores: Tensor, s: Tensor, t: int) -> Tensor:
         w = float(decay(self.steps)[t]) * self.energy

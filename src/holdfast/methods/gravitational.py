@@ -46,8 +46,8 @@ class Gravitational(GuidedMethod):
     20
 
     Reference:
-        Altmeyer, Angela, Buszydlik, Dobiczek, van Deursen and Liem 2023, "Endogenous Macrodynamics in Algorithmic
-        Recourse".
+        Altmeyer, Angela, Buszydlik, Dobiczek, van Deursen and Liem 2023, "Endogenous
+        Macrodynamics in Algorithmic Recourse".
     """
 
     title = "gradient descent drawn to the nearest data rows of the wanted class"

@@ -33,7 +33,8 @@ class GrowingSpheres(Explainer):
     """Random search in growing rings.
 
         eta <- eta / 2   while some sample of the ball B(x, eta) has the wanted class
-        rings            [eta, 2 eta], [2 eta, 3 eta], ...  until one sample has it; the nearest such sample is taken
+        rings            [eta, 2 eta], [2 eta, 3 eta], ...  until one sample has it; the nearest
+                         such sample is taken
         sparsify         give back the smallest changes while the class stays
 
     Args:
@@ -54,7 +55,8 @@ class GrowingSpheres(Explainer):
     True
 
     Reference:
-        Laugel et al. 2018, "Comparison-Based Inverse Classification for Interpretability in Machine Learning".
+        Laugel et al. 2018, "Comparison-Based Inverse Classification for Interpretability in
+        Machine Learning".
     """
 
     title = "random search in growing rings, any model"

@@ -16,7 +16,8 @@ from torch import Tensor
 from holdfast._core.rows import chunks, rows_per_chunk
 from holdfast.distances import l2, squared_l2
 from holdfast.errors import SettingError
-from holdfast.methods._autoencoder import HIDDEN, Kind
+from holdfast.methods._autoencoder import Kind
+from holdfast.methods._autoencoder_training import HIDDEN
 from holdfast.methods._latent import LatentMethod
 from holdfast.models.base import Model
 from holdfast.problem import SearchProblem
@@ -27,7 +28,8 @@ class LatentSearch(LatentMethod):
     """Random search around the latent code of each row, in an autoencoder of the data.
 
         z = enc(x);  if dec(z) has the wanted outcome it is the answer, else
-        z_i = z + r_i u_i,   u_i uniform on the unit sphere,   r_i ~ U(0, radius),   i = 1 .. samples
+        z_i = z + r_i u_i,   u_i uniform on the unit sphere,   r_i ~ U(0, radius)
+        i = 1 .. samples
         answer = argmin |dec(z_i) - x|_2   over the i with the wanted outcome
 
     Args:
@@ -39,12 +41,14 @@ class LatentSearch(LatentMethod):
     >>> import holdfast as hf
     >>> data = hf.datasets.moons(n=200)
     >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
-    >>> method = hf.LatentSearch(radius=3.0, samples=50, hidden=(16,), latent=2, epochs=5).fit(model, data.X)
+    >>> method = hf.LatentSearch(radius=3.0, samples=50, hidden=(16,), latent=2, epochs=5)
+    >>> method = method.fit(model, data.X)
     >>> len(method.explain(model, data.X.head(20), "yes"))
     20
 
     Reference:
-        Pawelczyk et al. 2020 (C-CHVAE); Black et al. 2022, "Consistent Counterfactuals for Deep Models".
+        Pawelczyk et al. 2020 (C-CHVAE); Black et al. 2022, "Consistent Counterfactuals for
+        Deep Models".
     """
 
     title = "random search around the row's code in an autoencoder, any model"

@@ -4,18 +4,17 @@ boundary.
 Four stages, each batched over all rows.
 
 1. Elastic net (EAD; Chen et al. 2018, as "Consistent Counterfactuals for Deep Models" uses it):
-accelerated
-   proximal steps on c * max(0, kappa - gap) + distance, with c found per row by bisection.
+   accelerated proximal steps on c * max(0, kappa - gap) + distance, with c found per row by
+   bisection.
 2. Linearise: replace the gap by its tangent plane. What is left has an exact solution, for l1 a
-   continuous knapsack (fill the columns with most gain per cost), for l2 a shift along the gradient cut
-   off at the limits.
+   continuous knapsack (fill the columns with most gain per cost), for l2 a shift along the gradient
+   cut off at the limits.
 3. From afar: a network may have another slope elsewhere, and a nearer boundary where the gradient
-does not point. So
-   single changes to the end of a range or to another level, and a few places spread over the ranges, are asked; those
-   that promise most are brought close to the boundary by bisection, and linearised there.
+   does not point. So single changes to the end of a range or to another level, and a few places
+   spread over the ranges, are asked; those that promise most are brought close to the boundary by
+   bisection, and linearised there.
 4. Tighten: the same step inside a trust region per row, kept only where the row stays valid and
-gets cheaper;
-   features whose change turns out to be needless go back.
+   gets cheaper; features whose change turns out to be needless go back.
 
 `legacy=True` is the elastic net alone as the paper's authors ran it, for comparison with its
 tables: a box of [0, 1] inside the shrinkage whatever the data, a threshold of beta instead of lr *
@@ -54,7 +53,8 @@ CATCH_UP = 1.5  # what costs more than so much of the best found so far is not t
 class MinCost(Explainer):
     """The smallest change that gets the wanted outcome.
 
-        minimise over z    sum_j w_j |z_j - x_j|   (norm = 1)   or   sum_j w_j (z_j - x_j)^2   (norm = 2)
+        minimise over z    sum_j w_j |z_j - x_j|     (norm = 1)   or
+                           sum_j w_j (z_j - x_j)^2   (norm = 2)
         subject to         gap(z) >= margin,  z reachable from x
 
     Args:
@@ -74,8 +74,8 @@ class MinCost(Explainer):
     True
 
     Reference:
-        Chen et al. 2018, "EAD: Elastic-Net Attacks to Deep Neural Networks"; Black et al. 2022, "Consistent
-        Counterfactuals for Deep Models" (Min-cost l1 and l2).
+        Chen et al. 2018, "EAD: Elastic-Net Attacks to Deep Neural Networks"; Black et al. 2022,
+        "Consistent Counterfactuals for Deep Models" (Min-cost l1 and l2).
     """
 
     title = "smallest change: elastic net, tightened by linear programs"

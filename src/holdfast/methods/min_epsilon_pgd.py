@@ -22,7 +22,8 @@ from holdfast.problem import SearchProblem
 class MinEpsilonPGD(Explainer):
     """Projected gradient ascent in growing l2 balls.
 
-        for e_i = radius * i / radii, i = 1 .. radii:      z <- P_ball(x, e_i)( z + 2 e_i / steps * g / |g|_2 )
+        for e_i = radius * i / radii, i = 1 .. radii:
+            z <- P_ball(x, e_i)( z + 2 e_i / steps * g / |g|_2 )
 
     Args:
         radius: the largest ball; None takes half the diagonal of the data's range.
@@ -37,8 +38,8 @@ class MinEpsilonPGD(Explainer):
     True
 
     Reference:
-        Madry et al. 2018, "Towards Deep Learning Models Resistant to Adversarial Attacks"; Black et al. 2022,
-        "Consistent Counterfactuals for Deep Models".
+        Madry et al. 2018, "Towards Deep Learning Models Resistant to Adversarial Attacks"; Black et
+        al. 2022, "Consistent Counterfactuals for Deep Models".
     """
 
     title = "smallest l2 ball in which gradient ascent succeeds"

@@ -44,8 +44,8 @@ class NearestNeighbor(DataMethod):
     True
 
     Reference:
-        Compare Brughmans, Leyman and Martens 2023, "NICE: an Algorithm for Nearest Instance Counterfactual
-        Explanations".
+        Compare Brughmans, Leyman and Martens 2023, "NICE: an Algorithm for Nearest Instance
+        Counterfactual Explanations".
     """
 
     title = "nearest data row of the wanted class, any model"

@@ -21,7 +21,8 @@ from holdfast.problem import SearchProblem
 class Omniscient(DataMethod):
     """A random data row with the wanted outcome, as far as the person can reach it.
 
-        answer = the reachable row nearest to d,   d drawn from { data rows with the wanted outcome }
+        answer = the reachable row nearest to d
+        d drawn from { data rows with the wanted outcome }
 
     Args:
         draws: how many data rows are tried at most.

@@ -33,7 +33,8 @@ CLIP = 1000.0  # gradients are cut off here, per column
 class Prototype(DataMethod):
     """The elastic net, drawn towards the k-th nearest data row of a class that is wanted.
 
-        minimise over z    c max(0, kappa - lead(z)) + beta |z - x|_1 + |z - x|_2^2 + theta |z - proto|_2^2
+        minimise over z    c max(0, kappa - lead(z)) + beta |z - x|_1 + |z - x|_2^2
+                           + theta |z - proto|_2^2
         lead = probability of the wanted class minus the next best one
         proto: of each allowed class the k-th nearest data row to x; the nearest of these
 
@@ -54,7 +55,8 @@ class Prototype(DataMethod):
     20
 
     Reference:
-        Van Looveren and Klaise 2021, "Interpretable Counterfactual Explanations Guided by Prototypes".
+        Van Looveren and Klaise 2021, "Interpretable Counterfactual Explanations Guided by
+        Prototypes".
     """
 
     title = "elastic net drawn towards a typical row of the wanted class"

@@ -1,7 +1,8 @@
 """RBR: robust Bayesian recourse, by the odds that samples around the boundary would give under the
 worst kernel.
 
-    F_op(c) = min over v >= 0, |v| <= e_op  of   log(v_2 + s) + (c - v_1)^2 / (2 (v_2 + s)^2) + (p - 1) log s
+    F_op(c) = min over v >= 0, |v| <= e_op  of
+              log(v_2 + s) + (c - v_1)^2 / (2 (v_2 + s)^2) + (p - 1) log s
     F_pe(c) = min over u >= 0, |u| <= e_pe / sqrt(p)  of
               -log(u_2 + s) - (c + sqrt(p) u_1)^2 / (2 (u_2 + s)^2)
               - (p - 1) log(sqrt((1e-6 + e_pe^2 - p u_1^2 - u_2^2) / (p - 1)) + s)
@@ -20,7 +21,7 @@ and the boundary is that between rows a person can hand in; `relaxed` makes it t
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cache
 
 import torch
@@ -50,11 +51,14 @@ AT_ONCE = 4  # points of each segment tried at once
 class RBR(DataMethod):
     """Projected gradient on the worst-case posterior odds of samples around the boundary.
 
-        x_b    the point of the boundary nearest to x on the way to one of the nearest data rows with the wanted outcome
-        x_i    samples, uniform in the l2 ball around x_b, split by the model into wanted (pos) and not (neg)
+        x_b    the point of the boundary nearest to x on the way to one of the nearest data rows
+               with the wanted outcome
+        x_i    samples, uniform in the l2 ball around x_b, split by the model into wanted (pos) and
+               not (neg)
 
         minimise over |z - x|_1 <= |x_b - x|_1 + delta_plus
-        J(z) = log sum_neg exp(-F_op(c_i)) - log sum_pos exp(F_pe(c_j)),      c_i = |z - x_i|_2,   p = d,   s = sigma
+        J(z) = log sum_neg exp(-F_op(c_i)) - log sum_pos exp(F_pe(c_j))
+        c_i = |z - x_i|_2,   p = d,   s = sigma
 
     Args:
         e_op: how far the kernels of samples without the wanted outcome may move towards the answer.
@@ -126,8 +130,8 @@ class RBR(DataMethod):
             rows, rows_per_chunk(self.samples * problem.x.shape[1], block=ROW_BLOCK)
         ):
             full = whole_blocks(part)
-            some = problem[full]
-            answer[part] = some.feasible.project(self._minimise(some, edge[full]))[: len(part)]
+            asked = problem[full]
+            answer[part] = asked.feasible.project(self._minimise(asked, edge[full]))[: len(part)]
         return answer
 
     # ---- (1) the boundary
@@ -140,11 +144,11 @@ class RBR(DataMethod):
             for part in chunks(people, rows_per_chunk(max(m * AT_ONCE * data.shape[1], len(data)))):
                 if problem.budget.over():
                     return edge
-                some = problem[part]
-                near = l1.between(some.x, data).topk(m, 1, largest=False, sorted=True).indices
+                asked = problem[part]
+                near = l1.between(asked.x, data).topk(m, 1, largest=False, sorted=True).indices
                 # as far as each person can reach
-                guides = some.feasible.repeat(m).project(data[near].flatten(0, 1))
-                edge[part] = self._nearest_flip(some, guides.reshape(len(part), m, -1))
+                guides = asked.feasible.repeat(m).project(data[near].flatten(0, 1))
+                edge[part] = self._nearest_flip(asked, guides.reshape(len(part), m, -1))
         return edge
 
     def _nearest_flip(self, problem: SearchProblem, guides: Tensor) -> Tensor:
@@ -167,10 +171,10 @@ class RBR(DataMethod):
             row, guide, at = (far < best[:, None, None]).nonzero(as_tuple=True)
             if not len(row):
                 continue
-            some = problem[row]
-            z = some.x + t[at, None] * way[row, guide]
-            z = z if self.relaxed else some.feasible.project(z)
-            met = some.met(z)
+            crossing = problem[row]
+            z = crossing.x + t[at, None] * way[row, guide]
+            z = z if self.relaxed else crossing.feasible.project(z)
+            met = crossing.met(z)
             if not met.any():
                 continue
             z = z[met]
@@ -187,47 +191,73 @@ class RBR(DataMethod):
     # ---- (2) samples, and (3) projected gradient
 
     def _minimise(self, problem: SearchProblem, edge: Tensor) -> Tensor:
+        """Projected gradient from the boundary points."""
         x = problem.x
         points = around(problem, edge, self.radius, self.samples)
         many = problem[torch.arange(len(x)).repeat_interleave(self.samples)]
         pos = many.met(points.flatten(0, 1)).reshape(len(x), -1)
         room = l1.value(edge - x) + self.delta_plus
         kernel = kernels(float(self.e_op), float(self.e_pe), float(self.sigma), x.shape[1], x.dtype)
-        z = edge
-        best = z
-        lowest = x.new_full((len(x),), math.inf)
-        stale = torch.zeros(len(x), dtype=torch.int64)
+        walk = Descending.start(problem, edge, points, pos, room)
         rows = torch.arange(len(x))
         out = edge.clone()
-        done = torch.zeros(len(x), dtype=torch.bool)
         for _ in problem.steps(self.steps):
-            J, g = odds(z, points, pos, kernel)
-            # a row that has stopped stays, whatever the others do
-            better = (lowest - GAIN > J) & ~done
-            stale = torch.where(better, 0, stale + 1)
-            best = torch.where(better[:, None], z, best)
-            lowest = torch.where(better, J, lowest)
-            z = x + l1.project(z - g / math.sqrt(1000) - x, room[:, None])
-            z = problem.feasible.clamp(z)  # towards x in every column, so it stays in the ball
-            done |= stale >= PATIENCE
-            if int(done.sum()) * 2 > len(done):
-                out[rows] = best
-                on = (~done).nonzero().squeeze(1)
+            walk = walk.after_step(kernel)
+            # Rows that have stopped are given up together, once they are more than the others.
+            if int(walk.done.sum()) * 2 > len(walk.done):
+                out[rows] = walk.best
+                on = (~walk.done).nonzero().squeeze(1)
                 if not len(on):
                     return out
                 rows = rows[on]
-                problem = problem[on]
-                x = x[on]
-                room = room[on]
-                z = z[on]
-                points = points[on]
-                pos = pos[on]
-                best = best[on]
-                lowest = lowest[on]
-                stale = stale[on]
-                done = done[on]
-        out[rows] = best
+                walk = walk.of(on)
+        out[rows] = walk.best
         return out
+
+
+@dataclass(frozen=True, eq=False)
+class Descending:
+    """Where projected gradient has come to, row by row."""
+
+    problem: SearchProblem
+    points: Tensor  # (n, samples, d)
+    pos: Tensor  # (n, samples) which of them have the wanted outcome
+    room: Tensor  # (n,) how far a row may go, in l1
+    z: Tensor
+    best: Tensor
+    lowest: Tensor  # (n,) J at `best`
+    stale: Tensor  # (n,) steps since it was found
+    done: Tensor  # (n,)
+
+    @classmethod
+    def start(
+        cls, problem: SearchProblem, z: Tensor, points: Tensor, pos: Tensor, room: Tensor
+    ) -> "Descending":
+        lowest = z.new_full((len(z),), math.inf)
+        stale = torch.zeros(len(z), dtype=torch.int64)
+        done = torch.zeros(len(z), dtype=torch.bool)
+        return cls(problem, points, pos, room, z, z, lowest, stale, done)
+
+    def after_step(self, kernel: "Kernels") -> "Descending":
+        """Judge z, and move on."""
+        x = self.problem.x
+        J, g = odds(self.z, self.points, self.pos, kernel)
+        # a row that has stopped stays, whatever the others do
+        better = (self.lowest - GAIN > J) & ~self.done
+        stale = torch.where(better, 0, self.stale + 1)
+        z = x + l1.project(self.z - g / math.sqrt(1000) - x, self.room[:, None])
+        return replace(
+            self,
+            z=self.problem.feasible.clamp(z),  # towards x in every column, so it stays in the ball
+            best=torch.where(better[:, None], self.z, self.best),
+            lowest=torch.where(better, J, self.lowest),
+            stale=stale,
+            done=self.done | (stale >= PATIENCE),
+        )
+
+    def of(self, rows: Tensor) -> "Descending":
+        """Some of the rows."""
+        return Descending(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
 
 
 def _coarse_to_fine(scan: int) -> Tensor:

@@ -28,7 +28,8 @@ LANES = 32
 class REVISE(LatentMethod):
     """Gradient descent on a loss plus a distance, over latent codes.
 
-        minimise over z    softplus(margin - gap(dec(z))) + lam * distance(dec(z), x)        from z = enc(x)
+        minimise over z    softplus(margin - gap(dec(z))) + lam * distance(dec(z), x)
+                           from z = enc(x)
 
     Args:
         lam: weight of the distance.
@@ -44,8 +45,8 @@ class REVISE(LatentMethod):
     20
 
     Reference:
-        Joshi et al. 2019, "Towards Realistic Individual Recourse and Actionable Explanations in Black-Box Decision
-        Making Systems".
+        Joshi et al. 2019, "Towards Realistic Individual Recourse and Actionable Explanations in
+        Black-Box Decision Making Systems".
     """
 
     title = "gradient descent over the row's code in a conditional VAE"

@@ -5,7 +5,8 @@ The model's own weights if it is one Linear layer, else a plane fitted around ea
 the steepest direction of (z, 1),
 
     norm = "linf"    dw = -D sign(z),                       db = -D
-    norm = "l2"      dw = -D z / sqrt(|z|_2^2 + 1),         db = -D / sqrt(|z|_2^2 + 1),    for |w|_2 = 1
+    norm = "l2"      dw = -D z / sqrt(|z|_2^2 + 1),         db = -D / sqrt(|z|_2^2 + 1)
+                     for |w|_2 = 1
 
 Without an intercept there is no b to shift. By the envelope theorem the outer gradient is that of
 the loss with (dw, db) held still; both are found anew at every step, always from the original w and
@@ -39,7 +40,8 @@ Optimizer = Literal["adam", "rmsprop", "sgd"]
 class ROAR(Explainer):
     """Gradient descent against the worst shift of a linear score's weights.
 
-        minimise over z    max_{|dw| <= D, |db| <= D}  BCE(sigmoid((w + dw).z + b + db), 1)  +  lam * distance(z, x)
+        minimise over z    max_{|dw| <= D, |db| <= D}  BCE(sigmoid((w + dw).z + b + db), 1)
+                           +  lam * distance(z, x)
 
     w.z + b is the gap, by how much the wanted class leads: for two classes the log-odds, with the
     opposite sign where class 0 is wanted.

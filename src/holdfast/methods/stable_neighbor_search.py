@@ -9,7 +9,7 @@ soon as each of them gives y the probability `min_probability`: it pays for what
 about, and no more. Answers found with a bank may not be certified with the same models.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, cast
 
 import torch
@@ -43,8 +43,9 @@ SWITCH = 1.5  # a category that takes another level moves by the root of 2: less
 class StableNeighborSearch(Explainer):
     """The answers of another method, moved by at most `radius` to where retrained models agree.
 
-        maximise over z   1/P sum_{j=1..P} p_y( b + j/P (z - b) )        p_y: probability of the answer's class y
+        maximise over z   1/P sum_{j=1..P} p_y( b + j/P (z - b) )
         subject to        |z - x0|_2 <= radius,  argmax p(z) = y,  z reachable
+        p_y: probability of the answer's class y
 
     Args:
         start: the method whose answers are moved; None takes MinCost(norm=2).
@@ -71,7 +72,8 @@ class StableNeighborSearch(Explainer):
     True
 
     Reference:
-        Black, Wang, Fredrikson and Datta 2022, "Consistent Counterfactuals for Deep Models", Definition 5.
+        Black, Wang, Fredrikson and Datta 2022, "Consistent Counterfactuals for Deep Models",
+        Definition 5.
     """
 
     title = "another method's answers, moved to where retrained models agree"
@@ -117,8 +119,8 @@ class StableNeighborSearch(Explainer):
         return self.first.n_counterfactuals
 
     def check(self, model: Model) -> None:
-        given = self.radius == "auto" or (isinstance(self.radius, int | float) and self.radius >= 0)
-        if not given:
+        is_number = isinstance(self.radius, int | float)
+        if self.radius != "auto" and not (is_number and self.radius >= 0):
             raise SettingError(
                 f"radius must be 'auto' or a number of at least 0, got {self.radius!r}"
             )
@@ -134,6 +136,7 @@ class StableNeighborSearch(Explainer):
             raise SettingError(
                 f"min_probability must lie between 0 and 1, got {self.min_probability}"
             )
+        # A baseline is one number for all columns, or one for each.
         many = 1 if isinstance(self.baseline, int | float) else len(self.baseline)
         width = model.schema.width
         if many not in (1, width):
@@ -141,15 +144,19 @@ class StableNeighborSearch(Explainer):
                 f"baseline must be one number or {width}, one per encoded column, got {many}"
             )
         if self.bank is not None:
-            if not isinstance(self.bank, ModelBank):
-                raise SettingError(f"bank must be a ModelBank, got {type(self.bank).__name__}")
-            self.bank.check_fits(model)
-            if any(group.networks is None for group in self.bank.groups):
-                raise ModelError(
-                    "StableNeighborSearch follows gradients; this bank holds estimators, which "
-                    "have none"
-                )
+            self._check_bank(self.bank, model)
         self.first.check_call(model)
+
+    def _check_bank(self, bank: object, model: Model) -> None:
+        """Raise an error unless all models of the bank are networks like the model."""
+        if not isinstance(bank, ModelBank):
+            raise SettingError(f"bank must be a ModelBank, got {type(bank).__name__}")
+        bank.check_fits(model)
+        if any(group.networks is None for group in bank.groups):
+            raise ModelError(
+                "StableNeighborSearch follows gradients; this bank holds estimators, which have "
+                "none"
+            )
 
     @property
     def is_fitted(self) -> bool:
@@ -245,53 +252,55 @@ class StableNeighborSearch(Explainer):
         size = self.step_size or 2 * radius / max(self.steps, 1)
         baseline = torch.zeros_like(x0[0]) + torch.as_tensor(self.baseline, dtype=x0.dtype)
         path = Path.of(baseline, self.path_points, self.endpoint_weight)
-        y = problem.model(x0).argmax(1)
-        z = x0
+        climb = Climb.start(problem, x0)
         out = x0.clone()
         rows = torch.arange(len(x0))
-        value = self._value(problem, y, path)
-        best = x0
-        highest = x0.new_full((len(x0),), -torch.inf)
-        done = torch.zeros(len(x0), dtype=torch.bool)
+        value = self._value(problem, climb.y, path)
         for i in range(self.steps + 1):
-            p = self._hand_in(problem, z, x0, radius)
-            J, least, g, scores = value(p)
-            ok = problem.goal.met(scores, SLACK) & (scores.argmax(1) == y) & ~done
-            if self.bank is not None:
-                agreed = ok & (least >= self.min_probability)
-                # the first such point is kept
-                best = torch.where(agreed[:, None], p, best)
-                done = done | agreed
-                ok &= ~agreed
-            if self.keep == "best":
-                # the later of equals: J is rounded to 1 long before the slope to 0
-                ok &= highest <= J
-                highest = torch.where(ok, J, highest)
-            if i or self.keep == "best":
-                best = torch.where(ok[:, None], p, best)
+            p = self._hand_in(climb.problem, climb.z, climb.x0, radius)
+            judged = value(p)
+            climb = self._kept(climb, p, judged, first=i == 0)
             if i == self.steps or (i and problem.budget.over()):
                 break
-            move = size * direction(g * problem.feasible.movable)
+            movable = climb.problem.feasible.movable
+            move = size * direction(judged.slope * movable)
             if self.noise and i == 0:  # only now, so that x0 itself is among the points to keep
                 move += self.noise * problem.rng.normal(x0.shape[1], draw=1 << 20, dtype=x0.dtype)
-            z = problem.feasible.clamp(x0 + l2.project(z + move - x0, radius))
-            if self.bank is not None and i % EVERY == 0 and int(done.sum()) * 2 >= len(done):
-                out[rows] = best
-                stay = (~done).nonzero().squeeze(1)
+            ahead = climb.x0 + l2.project(climb.z + move - climb.x0, radius)
+            climb = replace(climb, z=climb.problem.feasible.clamp(ahead))
+            # With a bank rows are done one by one: go on with the others, in whole blocks.
+            if self.bank is not None and i % EVERY == 0 and climb.half_done:
+                out[rows] = climb.best
+                stay = (~climb.done).nonzero().squeeze(1)
                 if not len(stay):
                     return out
                 stay = whole_blocks(stay)
                 rows = rows[stay]
-                problem = problem[stay]
-                y = y[stay]
-                x0 = x0[stay]
-                z = z[stay]
-                best = best[stay]
-                highest = highest[stay]
-                done = done[stay]
-                value = self._value(problem, y, path)
-        out[rows] = best
+                climb = climb.of(stay)
+                value = self._value(climb.problem, climb.y, path)
+        out[rows] = climb.best
         return out
+
+    def _kept(self, climb: "Climb", p: Tensor, judged: Value, *, first: bool) -> "Climb":
+        """With the points p kept where they are better than what was kept before."""
+        best = climb.best
+        done = climb.done
+        highest = climb.highest
+        same_class = judged.scores.argmax(1) == climb.y
+        ok = climb.problem.goal.met(judged.scores, SLACK) & same_class & ~done
+        if self.bank is not None:
+            agreed = ok & (judged.least >= self.min_probability)
+            # the first such point is kept
+            best = torch.where(agreed[:, None], p, best)
+            done = done | agreed
+            ok &= ~agreed
+        if self.keep == "best":
+            # the later of equals: the value is rounded to 1 long before the slope to 0
+            ok &= highest <= judged.total
+            highest = torch.where(ok, judged.total, highest)
+        if not first or self.keep == "best":
+            best = torch.where(ok[:, None], p, best)
+        return replace(climb, best=best, highest=highest, done=done)
 
     def _hand_in(self, problem: SearchProblem, z: Tensor, x0: Tensor, radius: float) -> Tensor:
         """The reachable row for z; where rounding leaves the ball, the answer we started from."""
@@ -300,6 +309,33 @@ class StableNeighborSearch(Explainer):
         p = problem.feasible.project(z)
         outside = l2.value(p - x0) > radius * (1 + 1e-6)
         return torch.where(outside[:, None], x0, p)
+
+
+@dataclass(frozen=True, eq=False)
+class Climb:
+    """Where the ascent has come to, row by row."""
+
+    problem: SearchProblem
+    y: Tensor  # (n,) the class to keep
+    x0: Tensor  # (n, d) where it started
+    z: Tensor  # (n, d) where it is
+    best: Tensor  # (n, d) the point to return
+    highest: Tensor  # (n,) its value
+    done: Tensor  # (n,) rows on whose point the bank agrees
+
+    @classmethod
+    def start(cls, problem: SearchProblem, x0: Tensor) -> "Climb":
+        y = problem.model(x0).argmax(1)
+        highest = x0.new_full((len(x0),), -torch.inf)
+        return cls(problem, y, x0, x0, x0, highest, torch.zeros(len(x0), dtype=torch.bool))
+
+    @property
+    def half_done(self) -> bool:
+        return int(self.done.sum()) * 2 >= len(self.done)
+
+    def of(self, rows: Tensor) -> "Climb":
+        """Some of the rows."""
+        return Climb(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
 
 
 def direction(g: Tensor) -> Tensor:

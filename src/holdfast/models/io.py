@@ -1,6 +1,7 @@
 """Models from files; loading one runs no code from the file unless the caller says so."""
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from holdfast.models.base import Model, names_of
 from holdfast.models.formats import safetensors
 from holdfast.models.formats.detect import kind_of_file
 from holdfast.models.formats.read import read
+from holdfast.models.formats.safetensors import OpenedFile
 from holdfast.models.scores import OUTPUTS, Inputs, Outputs
 from holdfast.models.torch_model import wrap_module
 from holdfast.nn.architecture import build
@@ -24,19 +26,19 @@ _SAFETENSORS_FIX = "save it with `hf.Model.of(module, schema).save('model.safete
 
 
 def load_model(
-    path: Path,
+    path: Path | OpenedFile,
     schema: Schema | None,
     *,
-    trust: bool,
+    trust: bool = False,
     classes: Sequence[Any] | None = None,
     outputs: Outputs | None = None,
     inputs: Inputs | None = None,
 ) -> Model:
     """A model from a file; see `Model.load`. The formats are read in `holdfast.models.formats`."""
-    kind = kind_of_file(path)
+    kind = kind_of_file(Path(path))
     if kind.name == "safetensors":
         return _load_safetensors(path, schema, classes)
-    found = read(path, kind, schema, trust=trust, inputs=inputs)
+    found = read(Path(path), kind, schema, trust=trust, inputs=inputs)
     if isinstance(found.model, Model):
         return found.model
     assert schema is not None  # `read` asks for one
@@ -53,7 +55,9 @@ def load_model(
     )
 
 
-def _load_safetensors(path: Path, schema: Schema | None, classes: Sequence[Any] | None) -> Model:
+def _load_safetensors(
+    path: Path | OpenedFile, schema: Schema | None, classes: Sequence[Any] | None
+) -> Model:
     try:
         # A recourse network that was trained with the model may be in the same file.
         metadata, tensors = safetensors.read(path, lambda name: not name.startswith("generator."))
@@ -77,7 +81,7 @@ def _load_safetensors(path: Path, schema: Schema | None, classes: Sequence[Any] 
 
 
 def from_parts(
-    path: Path | str, content: Any, tensors: dict[str, Tensor], schema: Schema | None
+    path: str | os.PathLike[str], content: Any, tensors: dict[str, Tensor], schema: Schema | None
 ) -> Model:
     """A network that `TorchModel.contents` took apart; a file of this name said so."""
     for key in ("architecture", "classes", "outputs", "schema"):

@@ -63,10 +63,10 @@ class AdversarialModels:
 
     def model(self, epsilon: float, seed: int = 0) -> Model:
         """The network of one epsilon, and of one of the seeds: 0, 1, .."""
-        known = list(self.epsilon)
-        if epsilon not in known:
+        radii = list(self.epsilon)
+        if epsilon not in radii:
             raise SettingError(
-                f"no network was trained with epsilon {epsilon:g}; there are {known}"
+                f"no network was trained with epsilon {epsilon:g}; there are {radii}"
             )
         if not 0 <= seed < self.seeds:
             raise SettingError(f"there are {self.seeds} networks of each epsilon, no number {seed}")
@@ -82,10 +82,10 @@ class AdversarialModels:
         """
         names = np.array(self.bank.classes, dtype=object)
         if target is not None:
-            known = self.bank.classes
-            if target not in known:
+            classes = self.bank.classes
+            if target not in classes:
                 raise SettingError(
-                    f"the models have no class {target!r}; {did_you_mean(target, known)}"
+                    f"the models have no class {target!r}; {did_you_mean(target, classes)}"
                 )
             return np.full((self.seeds, len(X)), target, dtype=object)
         if len(names) > 2:
@@ -95,8 +95,8 @@ class AdversarialModels:
 
     def only(self, seeds: range) -> ModelBank:
         """A bank of some of the seeds, all epsilons."""
-        some = slice(seeds.start, seeds.stop)
-        return replace(self.bank, groups=tuple(group.part(some) for group in self.bank.groups))
+        members = slice(seeds.start, seeds.stop)
+        return replace(self.bank, groups=tuple(group.part(members) for group in self.bank.groups))
 
     def __repr__(self) -> str:
         return f"AdversarialModels({self.seeds} networks for each epsilon in {list(self.epsilon)})"
@@ -128,7 +128,8 @@ def train_adversarial(
 
     >>> import holdfast as hf
     >>> data = hf.datasets.moons().take(range(200))
-    >>> hf.train_adversarial(hf.Recipe(hidden=(8,), epochs=2), data.X, data.y, data.schema, epsilon=[0, 0.1])
+    >>> recipe = hf.Recipe(hidden=(8,), epochs=2)
+    >>> hf.train_adversarial(recipe, data.X, data.y, data.schema, epsilon=[0, 0.1])
     AdversarialModels(1 networks for each epsilon in [0.0, 0.1])
     """
     radii = _radii(epsilon)
@@ -155,8 +156,7 @@ def train_adversarial(
 
 
 def _radii(epsilon: Sequence[float]) -> tuple[float, ...]:
-    some = not isinstance(epsilon, str) and hasattr(epsilon, "__iter__") and len(epsilon) > 0
-    if not some:
+    if isinstance(epsilon, str) or not hasattr(epsilon, "__iter__") or not len(epsilon):
         raise SettingError(f"epsilon must be a list of radii, like [0, 0.1, 0.2], got {epsilon!r}")
     for e in epsilon:
         require_number("epsilon", e)

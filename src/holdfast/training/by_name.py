@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import holdfast as hf
 
-KINDS = ("network", "counternet", "rocoursenet", "counterfactual")
+RECOURSE_KINDS = ("rocoursenet", "counternet")
 OF_NETWORK = ("hidden", "epochs", "batch_size", "lr", "weight_decay", "adam_eps", "optimizer")
 OF_ATTACKS = ("epsilon", "attack", "attack_steps", "attack_norm", "attack_box")
 OF_OBJECTIVE = ("objective", "l_clf", "l_div", "l_reg", "l_adv", "burn_in", "spare_wrong")
@@ -118,22 +118,50 @@ class CounterfactualTrainer(NetworkTrainer):
 Trainer = NetworkTrainer | RecourseTrainer
 
 
-def trainer(kind: str, assignments: Sequence[str], seed: int = 0) -> Trainer:
-    """What is to be trained, one of `KINDS`, with settings such as 'epochs=20'."""
+def network_trainer(assignments: Sequence[str], seed: int = 0) -> NetworkTrainer:
+    """Settings of the network such as 'hidden=64,32', and of attacks on its rows such as
+    'epsilon=0.1'."""
     import holdfast as hf
 
-    if kind not in KINDS:
-        raise SettingError(f"unknown kind {kind!r}; {did_you_mean(kind, KINDS)}")
-    if kind == "network":
-        settings = parse_settings(hf.Recipe, kind, (*OF_NETWORK, *OF_ATTACKS), assignments)
-        return NetworkTrainer(hf.Recipe(**settings), seed)
-    if kind == "counterfactual":
-        return counterfactual_trainer(assignments, seed)
+    settings = parse_settings(hf.Recipe, "network", (*OF_NETWORK, *OF_ATTACKS), assignments)
+    return NetworkTrainer(hf.Recipe(**settings), seed)
+
+
+def recourse_trainer(kind: str, assignments: Sequence[str], seed: int = 0) -> RecourseTrainer:
+    """Settings of the network such as 'l2=2', and for a RoCourseNet those of its shift such as
+    'outer=3'.
+
+    Args:
+        kind: one of `RECOURSE_KINDS`.
+    """
+    import holdfast as hf
+
+    if kind not in RECOURSE_KINDS:
+        raise SettingError(f"unknown kind {kind!r}; {did_you_mean(kind, RECOURSE_KINDS)}")
     cls = hf.CounterNet if kind == "counternet" else hf.RoCourseNet
-    known = [f.name for f in fields(cls) if f.name != "seed"]  # which is an argument here
-    net = cls(**parse_settings(cls, kind, known, assignments), seed=seed)
-    net.how()  # what cannot be is told before any table is read
+    apart = ("seed", "shift")  # an argument here, and a record with settings of its own
+    of_network = [f.name for f in fields(cls) if f.name not in apart]
+    of_shift = [] if kind == "counternet" else [f.name for f in fields(hf.Shift)]
+    check_known(kind, [*of_network, *of_shift], assignments)
+    chosen = {split_setting(text)[0]: text for text in assignments}
+    shift = parse_settings(hf.Shift, kind, of_shift, _only(chosen, of_shift))
+    settings = parse_settings(cls, kind, of_network, _only(chosen, of_network))
+    if shift:
+        settings["shift"] = hf.Shift(**shift)
+    net = cls(**settings, seed=seed)
+    net.checked()  # what cannot be is told before any table is read
     return RecourseTrainer(net)
+
+
+def check_known(kind: str, known: Sequence[str], assignments: Sequence[str]) -> None:
+    """Raise an error that names the first setting that there is not."""
+    for name, _ in map(split_setting, assignments):
+        if name not in known:
+            raise SettingError(f"{kind} has no setting {name!r}; {did_you_mean(name, known)}")
+
+
+def _only(chosen: dict[str, str], names: Sequence[str]) -> list[str]:
+    return [text for name, text in chosen.items() if name in names]
 
 
 def counterfactual_trainer(assignments: Sequence[str], seed: int) -> CounterfactualTrainer:
@@ -150,16 +178,15 @@ def counterfactual_trainer(assignments: Sequence[str], seed: int) -> Counterfact
         *inner,
         *(f"generator__{name}" for name in inner),
     )
+    check_known(kind, known, assignments)
     given = dict(map(split_setting, assignments))
-    for name in given:
-        if name not in known:
-            raise SettingError(f"{kind} has no setting {name!r}; {did_you_mean(name, known)}")
 
     def settings(cls: type, names: Sequence[str]) -> dict[str, Any]:
         return parse_settings(
             cls, kind, names, [f"{name}={text}" for name, text in given.items() if name in names]
         )
 
+    # What the network has too, such as lr, is the network's; generator__lr is the generator's.
     apart = (*OF_OBJECTIVE, *OF_SEARCH, *OF_NETWORK, "generator")
     of_method = {name: text for name, text in given.items() if name not in apart}
     name = given.get("generator", "eccco").lower()
@@ -184,13 +211,14 @@ def generator(kind: str, settings: dict[str, str], seed: int) -> "hf.Explainer":
         "revise": hf.REVISE,
         "omniscient": hf.Omniscient,
     }[kind]
-    known = OF_GENERATOR[kind]
+    names = OF_GENERATOR[kind]
     hints = get_type_hints(cls)
     given = dict[str, Any]()
     for typed, text in settings.items():
+        # lam and generator__lam are the same setting
         name = typed.removeprefix("generator__")
-        if name not in known:
-            hint = did_you_mean(name, known) if known else "it has none"
+        if name not in names:
+            hint = did_you_mean(name, names) if names else "it has none"
             raise SettingError(f"generator {kind!r} has no setting {name!r}; {hint}")
         if name in given:
             raise SettingError(

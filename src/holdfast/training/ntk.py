@@ -14,7 +14,6 @@ and on none of the test rows attacked by 0.05 (the first: 45 %). Training that a
 step, such as `hf.train_adversarial`, is another matter.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -27,7 +26,7 @@ from holdfast.errors import SettingError
 from holdfast.models.base import Model
 from holdfast.nn.ntk import NTK, kernel
 from holdfast.retraining.attacks import Adversary
-from holdfast.retraining.outcomes import class_names, class_numbers, outcomes
+from holdfast.retraining.outcomes import ClassNames, class_names, class_numbers, outcomes
 from holdfast.schema.schema import Schema
 
 PGD = Adversary(steps=10)
@@ -44,7 +43,7 @@ def train_ntk(
     append_one: bool = True,
     rows: int | None = 5000,
     seed: int = 0,
-    classes: Sequence[Any] | None = None,
+    classes: ClassNames | None = None,
 ) -> Model:
     """Fit an infinitely wide two-layer ReLU network to a table with two classes, and wrap it.
 
@@ -85,14 +84,12 @@ def train_ntk(
     x = schema.encode(X, torch.float64)
     sign = class_numbers(y, names).double() * 2 - 1
     if rows is not None and rows < len(x):
-        drawn = (
-            torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))[:rows]
-            .sort()
-            .values
-        )
+        generator = torch.Generator().manual_seed(seed)
+        drawn = torch.randperm(len(x), generator=generator)[:rows].sort().values
         x = x[drawn]
         sign = sign[drawn]
     net = fit_ntk(x, sign, beta=beta, append_one=append_one)
+    # Each attack is on the model of the rows before it, and always of the clean rows.
     for r in range(repeats if epsilon > 0 else 0):
         net = fit_ntk(
             attacked(net, x, sign, epsilon, seed=seed, draw=r),

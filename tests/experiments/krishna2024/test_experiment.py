@@ -14,7 +14,7 @@ from experiments.krishna2024.experiment import EXPERIMENT, ROWS
 from experiments.krishna2024.page import pictures
 from experiments.krishna2024.setup import KINDS, SETTINGS, methods
 from experiments.run import reproduce
-from holdfast.methods._autoencoder import autoencoder
+from holdfast.methods._autoencoder_training import autoencoder
 from support.committed import committed_results
 
 RESULTS = committed_results("krishna2024")

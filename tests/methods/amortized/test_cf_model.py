@@ -2,6 +2,7 @@
 errors."""
 
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,7 @@ from holdfast.methods.amortized._generator_loop import (
     with_target,
 )
 from holdfast.methods.amortized._parallel import Batches, by_seed
-from holdfast.methods.amortized.cf_model import Direct
-from holdfast.methods.amortized.vae_cf import Variational, lead_and_slope, normal, sigmoid_levels
+from holdfast.methods.amortized.vae_cf import lead_and_slope, normal, sigmoid_levels
 from holdfast.methods.amortized.virtual_shift import Batch, Shift
 from holdfast.nn.architecture import mlp
 from holdfast.nn.stack_derivatives import AnyModule, Leaky, Net, Weights
@@ -39,10 +39,8 @@ M = 3
 N = 7
 ENCODING = SCHEMA.encoding(torch.float64)
 X = SCHEMA.encode(TABLE, torch.float64)
-SMALL = Direct(hidden=(8, 5), dropout=0.0, l2=0.7, l3=0.3, epochs=2, batch_size=16)
-NOISY = Variational(
-    hidden=(7, 6), latent=3, samples=4, reg=0.6, margin=1.5, epochs=2, batch_size=16
-)
+SMALL = hf.CFModel(hidden=(8, 5), dropout=0.0, l2=0.7, l3=0.3, epochs=2, batch_size=16)
+NOISY = hf.VAECF(hidden=(7, 6), latent=3, samples=4, reg=0.6, margin=1.5, epochs=2, batch_size=16)
 
 
 def frozen(
@@ -60,13 +58,14 @@ def frozen(
 def training(
     kind: GeneratorKind, outputs: int, shift: Shift | None = None, *, smooth: bool = False
 ) -> GeneratorTraining:
+    kind = replace(kind, shift=shift)
     net, theta = frozen(outputs, smooth=smooth)
     stack = GeneratorStack.of(kind, D, max(outputs, 2), M, torch.float64)
     batches = Batches(
         X, torch.zeros(len(X)), [torch.arange(len(X))] * M, kind.batch_size, by_seed(range(M))
     )
     with torch.no_grad():
-        return kind.training(GeneratorRun(stack, net, theta, ENCODING, shift), batches)
+        return kind.training(GeneratorRun(stack, net, theta, ENCODING), batches)
 
 
 def batch() -> tuple[Tensor, Tensor, Tensor]:
@@ -128,7 +127,7 @@ def compare(run: GeneratorTraining, loss: Tensor, parts: list[list[tuple[Tensor,
     ("outputs", "smooth", "tell"), [(1, False, False), (2, False, True), (1, True, True)]
 )
 def test_a_step_of_cf_model_is_that_of_autograd(outputs: int, smooth: bool, tell: bool) -> None:
-    kind = Direct(hidden=(8, 5), dropout=0.0, l2=0.7, l3=0.3, condition_on_target=tell)
+    kind = hf.CFModel(hidden=(8, 5), dropout=0.0, l2=0.7, l3=0.3, condition_on_target=tell)
     run = training(kind, outputs, smooth=smooth)
     x, y, w = batch()
     parts = free(run)
@@ -145,7 +144,7 @@ def test_a_step_of_cf_model_is_that_of_autograd(outputs: int, smooth: bool, tell
     moved = run.stack.thetas[0].flat - before[0]
     g = run.grads[0].flat
     torch.testing.assert_close(
-        moved, -kind.lr * g / (g.abs() + kind.adam_eps), rtol=1e-6, atol=1e-12
+        moved, -kind.lr * g / (g.abs() + kind.loop().adam_eps), rtol=1e-6, atol=1e-12
     )
 
 
@@ -250,7 +249,7 @@ def test_the_lead_of_a_class_by_hand() -> None:
     lead, slope = lead_and_slope(torch.tensor([[[2.0, 0.5, 1.0]]]), torch.tensor([[[2]]]))
     assert (lead.item(), slope.flatten().tolist()) == (-1.0, [-1.0, 0.0, 1.0])
     # max(0, margin - lead) of two rows: 0 and 3; their norm is 3, and one row has all of the slope.
-    run = training(Variational(hidden=(4,), latent=2, samples=1, reg=0.2, margin=2.0), 1)
+    run = training(hf.VAECF(hidden=(4,), latent=2, samples=1, reg=0.2, margin=2.0), 1)
     z = torch.tensor([[[2.0], [-1.0]]])
     t = torch.ones(1, 2, 1)
     w = torch.full((1, 2, 1), 0.5)
@@ -258,7 +257,7 @@ def test_the_lead_of_a_class_by_hand() -> None:
 
 
 def test_what_is_reachable_is_judged_and_bounds_hold_gradients_back() -> None:
-    run = training(Direct(hidden=(8,), dropout=0.0, reachable=True), 1)
+    run = training(hf.CFModel(hidden=(8,), dropout=0.0, reachable=True), 1)
     x, y, w = batch()
     seen = list[Tensor]()
     ask = run.run.net.vjp
@@ -270,19 +269,19 @@ def test_what_is_reachable_is_judged_and_bounds_hold_gradients_back() -> None:
 
 
 @pytest.mark.parametrize("shift", [None, Shift(outer=2)])
-@pytest.mark.parametrize("kind", [SMALL, Direct(hidden=(8,), epochs=2, batch_size=16), NOISY])
+@pytest.mark.parametrize("kind", [SMALL, hf.CFModel(hidden=(8,), epochs=2, batch_size=16), NOISY])
 def test_a_generator_is_the_same_alone(kind: GeneratorKind, shift: Shift | None) -> None:
     net, theta = frozen(1)
     labels = (torch.arange(len(X)) % 2).double()
     tables = [torch.arange(20), torch.arange(10, 60), torch.arange(5, 90, 2)]
-    given: dict[str, Any] = {"shift": shift, "schedule": "static"}
+    kind = replace(kind, shift=shift, schedule="static")
     whole = fit_generators(
-        kind, net, theta, X, labels, ENCODING, tables=tables, seeds=(4, 5, 6), workers=2, **given
+        kind, net, theta, X, labels, ENCODING, tables=tables, seeds=(4, 5, 6), workers=2
     )
     for i in range(M):
         one = Weights(theta.flat[i : i + 1], theta.sizes)
         alone = fit_generators(
-            kind, net, one, X, labels, ENCODING, tables=[tables[i]], seeds=(4 + i,), **given
+            kind, net, one, X, labels, ENCODING, tables=[tables[i]], seeds=(4 + i,)
         )
         for mine, theirs in zip(whole.thetas, alone.thetas, strict=True):
             torch.testing.assert_close(mine.flat[i : i + 1], theirs.flat, rtol=1e-6, atol=1e-8)
@@ -297,7 +296,7 @@ def test_a_stack_answers_as_its_networks_do() -> None:
         e.fit(model, TABLE)
         net, theta = net_of(model.module, 1)
         x = SCHEMA.encode(TABLE)
-        stack = fit_generators(e.kind(), net, theta, x, None, SCHEMA.encoding())
+        stack = fit_generators(e, net, theta, x, None, SCHEMA.encoding())
         t = (net.scores(theta, x[None]).argmax(2, keepdim=True) ^ 1).float()
         noise = torch.randn(1, len(x), 5, generator=torch.Generator().manual_seed(0))
         with torch.no_grad():
@@ -385,9 +384,7 @@ def test_robust_training_raises_validity_under_attack(task: Any) -> None:
     x = model.schema.encode(table)
     held = list[float]()
     for against in (None, shift):
-        stack = fit_generators(
-            SHORT.kind(), net, theta, x, labels, encoding, shift=against, schedule="linear"
-        )
+        stack = fit_generators(replace(SHORT, shift=against), net, theta, x, labels, encoding)
         t = net.scores(theta, x[None]).argmax(2, keepdim=True) ^ 1
         x_cf = stack.answers(x[None], t, encoding)
         held.append(
@@ -448,7 +445,7 @@ def test_errors_name_the_thing(task: Any) -> None:
         hf.CFModel(shift=Shift()).fit(model, table)
     with pytest.raises(hf.HoldfastError, match="outcomes y"):
         hf.CFModel(shift=Shift()).fit_against(model, table)
-    with pytest.raises(hf.HoldfastError, match="Descent is no parametric generator"):
+    with pytest.raises(hf.HoldfastError, match="Descent is not a parametric generator"):
         hf.robustify(hf.Descent(), model, table, y)
     soft = hf.Model.of(nn.Sequential(nn.Linear(3, 2), nn.Softmax(1)), model.schema)
     with pytest.raises(hf.HoldfastError, match=r"VAECF needs the logits.*returns probabilities"):

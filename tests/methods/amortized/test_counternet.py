@@ -8,6 +8,7 @@ import random
 import sys
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,8 @@ SMALL: dict[str, Any] = {
     "batch_size": 32,
     "lr": 0.05,
 }
-ROBUST: dict[str, Any] = {**SMALL, "outer": 1, "inner": 1}
+QUICK = hf.Shift(outer=1, inner=1)
+ROBUST: dict[str, Any] = {**SMALL, "shift": QUICK}
 KINDS = [
     lambda **more: hf.CounterNet(**{**SMALL, **more}),
     lambda **more: hf.RoCourseNet(**{**ROBUST, **more}),
@@ -177,20 +179,41 @@ def test_bad_settings_are_named_at_fit(kind: Kind, name: str, value: object) -> 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("epsilon", -0.1),
         ("schedule", "cosine"),
-        ("outer", -1),
-        ("inner", 1.5),
-        ("eta", 0.0),
-        ("optimizer", "sdg"),
-        ("norm", "l1"),
-        ("categories", "all"),
-        ("attack", "strong"),
+        ("shift", "strong"),
+        ("shift", {"epsilon": 0.1}),
+        ("attack_dropout", 1),
     ],
 )
 def test_bad_settings_of_the_attack_are_named_at_fit(name: str, value: object) -> None:
     with pytest.raises(SettingError, match=name):
         hf.RoCourseNet(**{**ROBUST, name: value}).fit(TABLE, Y, SCHEMA)
+
+
+def test_a_rocoursenet_is_a_counternet_with_a_shift() -> None:
+    assert hf.RoCourseNet().get_params() == hf.CounterNet().get_params()
+    assert hf.CounterNet().checked().shift is None
+    assert hf.RoCourseNet().checked().shift == hf.Shift()
+    one = hf.RoCourseNet(**ROBUST).fit(TABLE, Y, SCHEMA)
+    two = hf.CounterNet(**ROBUST).fit(TABLE, Y, SCHEMA)
+    assert torch.equal(one.recourse(TABLE).x_cf, two.recourse(TABLE).x_cf)
+
+
+def test_settings_of_the_shift_are_reached_from_outside() -> None:
+    net = hf.RoCourseNet(shift=QUICK)
+    twin = clone(net).set_params(shift__epsilon=0.3, shift__outer=4)
+    assert twin.shift == hf.Shift(epsilon=0.3, outer=4, inner=1)
+    assert twin.get_params()["shift__epsilon"] == 0.3
+    assert net.shift == QUICK  # which may be shared, and stays as it is
+    with pytest.raises(SettingError, match="did you mean 'epsilon'"):
+        net.set_params(shift__epsilom=0.3)
+    with pytest.raises(SettingError, match=r"shift is None.*set shift itself first"):
+        hf.RoCourseNet().set_params(shift__epsilon=0.3)
+    search = GridSearchCV(
+        hf.RoCourseNet(**ROBUST), {"shift__epsilon": [0.1, 0.3]}, cv=2, error_score="raise"
+    )
+    search.fit(TABLE, Y, schema=SCHEMA)
+    assert search.best_estimator_.shift.epsilon == search.best_params_["shift__epsilon"]
 
 
 def test_widths_may_be_lists_and_numpy_numbers() -> None:
@@ -206,11 +229,11 @@ def test_widths_may_be_lists_and_numpy_numbers() -> None:
 
 def test_no_steps_of_the_attack_make_a_counternet_bit_for_bit() -> None:
     one = hf.CounterNet(**SMALL).fit(TABLE, Y, SCHEMA)
-    for steps in ({"outer": 0}, {"inner": 0}):
-        two = hf.RoCourseNet(**{**ROBUST, **steps}).fit(TABLE, Y, SCHEMA)
+    for still in (hf.Shift(outer=0), hf.Shift(inner=0)):
+        two = hf.RoCourseNet(**SMALL, shift=still).fit(TABLE, Y, SCHEMA)
         assert (one.predict_proba(TABLE) == two.predict_proba(TABLE)).all()
         assert torch.equal(one.recourse(TABLE).x_cf, two.recourse(TABLE).x_cf)
-    attacked = hf.RoCourseNet(**ROBUST, epsilon=0.5).fit(TABLE, Y, SCHEMA)
+    attacked = hf.RoCourseNet(**SMALL, shift=replace(QUICK, epsilon=0.5)).fit(TABLE, Y, SCHEMA)
     # the prediction is not touched
     assert (one.predict_proba(TABLE) == attacked.predict_proba(TABLE)).all()
     assert not torch.equal(one.recourse(TABLE).x_cf, attacked.recourse(TABLE).x_cf)
@@ -415,6 +438,9 @@ LIES = {
     "settings are a list": _set(settings=[]),
     "unknown setting": _setting("epoch", 3),
     "a setting that cannot be": _setting("epochs", "many"),
+    "an unknown setting of the shift": _setting("shift", {"epoch": 3}),
+    "a setting of the shift that cannot be": _setting("shift", {"outer": -1}),
+    "a setting shift that is a text": _setting("shift", "strong"),
     "features out of range": _set(features=[2, 99]),
     "features below zero": _set(features=[-1, 5]),
     "features are texts": _set(features=["2", "5"]),

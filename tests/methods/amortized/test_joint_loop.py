@@ -14,7 +14,8 @@ from torch import Tensor, nn
 import holdfast as hf
 from holdfast._core.row_random import RowRandom
 from holdfast.methods.amortized import _joint_loop
-from holdfast.methods.amortized._joint_loop import Joint, JointStack, JointTraining, fit_joint
+from holdfast.methods.amortized._joint_loop import JointStack, JointTraining, fit_joint
+from holdfast.methods.amortized._joint_settings import JointSettings
 from holdfast.methods.amortized._parallel import Batches, epsilon_in, wanted_class
 from holdfast.methods.amortized.virtual_shift import B1, B2, EPS, ROOT, Batch, Shift
 from holdfast.nn.stack_derivatives import Leaky, Parts, Weights
@@ -23,7 +24,8 @@ from holdfast.schema.encoding import Encoding
 M = 3
 N = 7
 F64 = torch.float64
-SMALL = Joint(
+# The paper's training: the generator is not told the class, and answers are relaxed.
+SMALL = JointSettings(
     encoder=(6, 4),
     predictor=(3,),
     generator=(5,),
@@ -31,6 +33,9 @@ SMALL = Joint(
     batch_size=16,
     lr=0.01,
     l2=0.7,
+    condition_on_target=False,
+    clip_to_data=False,
+    hard_categories=False,
     shift=Shift(outer=2),
 )
 
@@ -66,7 +71,7 @@ def keys(count: int = M) -> RowRandom:
     return RowRandom.of(0, torch.arange(float(count))[:, None])
 
 
-def started(how: Joint, classes: int = 2, dtype: torch.dtype = F64) -> JointTraining:
+def started(how: JointSettings, classes: int = 2, dtype: torch.dtype = F64) -> JointTraining:
     x, labels, encoding = data(classes=classes, dtype=dtype)
     stack = JointStack.of(how, x.shape[1], classes, M, dtype)
     batches = Batches(x, labels.to(dtype), [torch.arange(len(x))] * M, how.batch_size, keys())
@@ -95,7 +100,7 @@ def watch(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[tuple[
     return seen
 
 
-def fitted(how: Joint, dtype: torch.dtype = torch.float32, **given: Any) -> JointStack:
+def fitted(how: JointSettings, dtype: torch.dtype = torch.float32, **given: Any) -> JointStack:
     x, labels, encoding = data(dtype=dtype)
     return fit_joint(how, x, labels, encoding, **{"workers": 1, **given})
 
@@ -269,7 +274,7 @@ class Reference:
     ids=["plain", "dropout", "counternet", "attack_dropout", "told", "inside", "hard", "head"],
 )
 def test_steps_are_those_of_the_paper(
-    how: Joint, classes: int, monkeypatch: pytest.MonkeyPatch
+    how: JointSettings, classes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     training = started(how, classes)
     reference = Reference(training)
@@ -525,7 +530,7 @@ def test_smooth_labels_are_drawn_from_their_ranges() -> None:
     assert started(replace(SMALL, smooth_labels=True), classes=3)._smooth(y, 0) is y
 
 
-def gradients(how: Joint, monkeypatch: pytest.MonkeyPatch) -> tuple[Tensor, Tensor]:
+def gradients(how: JointSettings, monkeypatch: pytest.MonkeyPatch) -> tuple[Tensor, Tensor]:
     """What the two Adams get in the first step, which has no attack."""
     training = started(replace(how, shift=None))
     seen = [watch(monkeypatch, adam, "step") for adam in training.adams]
@@ -646,7 +651,7 @@ def test_coins_have_their_share_and_belong_to_the_row(p: float) -> None:
 def test_settings_that_cannot_work_are_refused(settings: dict[str, Any]) -> None:
     ((name, value),) = settings.items()
     with pytest.raises(hf.HoldfastError) as error:
-        Joint(**settings)
+        JointSettings(**settings).checked()
     assert name in str(error.value)
     assert repr(value) in str(error.value)
 

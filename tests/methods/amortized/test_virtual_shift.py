@@ -517,7 +517,8 @@ def test_shifts_reach_any_corner_and_the_authors_leave_categories_unclamped(
     net, theta = network(4)
     b = problem()
     for categories, top in (("none", 0.1), ("clamp", 0.1), ("softmax", None)):
-        attack = Watched(net, theta, Shift(categories=categories), mixed())  # pyright: ignore[reportArgumentType]
+        shift = Shift(categories=categories)  # pyright: ignore[reportArgumentType]
+        attack = Watched(net, theta, shift, mixed())
         up = torch.ones(M, N, len(attack.columns), dtype=F64)
         monkeypatch.setattr(attack.tape, "by_rows", lambda batch, up=up: up)
         monkeypatch.setattr(attack.encoding.__class__, "softmax_pull", lambda self, soft, g: g)
@@ -685,7 +686,10 @@ def test_the_last_shift_hurts_more_than_the_first() -> None:
         {"epsilon": -1.0},
         {"outer": -1},
         {"inner": -2},
+        {"inner": 1.5},
         {"eta": 0.0},
+        {"eta": 1e36},
+        {"ascend": "yes"},
         {"optimizer": "x"},
         {"norm": "l1"},
         {"categories": "x"},

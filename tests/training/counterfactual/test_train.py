@@ -894,7 +894,7 @@ def test_generators_and_their_settings_count() -> None:
 
 
 def test_the_search_in_codes_follows_the_gradient_through_the_decoder() -> None:
-    from holdfast.methods._autoencoder import autoencoder
+    from holdfast.methods._autoencoder_training import autoencoder
 
     x, _ = task(2)
     schema = Schema.infer(pd.DataFrame(x.numpy(), columns=list("abcd")), scaling="none")

@@ -14,17 +14,20 @@ All of it by hand: a network's gradient is `Leaky.backward`, what reaches it fro
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
+from holdfast._core.params import Settings
 from holdfast._core.progress import Progress
 from holdfast.errors import SettingError
 from holdfast.methods.amortized._parallel import (
     Batches,
     Schedule,
     StackTraining,
+    epsilon_in,
     fit_side_by_side,
     wanted_class,
 )
@@ -35,25 +38,41 @@ from holdfast.schema.encoding import Encoding
 from holdfast.schema.feasible import FeasibleSet
 
 
-@dataclass(frozen=True, kw_only=True)
-class GeneratorKind(Loop, ABC):
-    """A kind of generator: its networks, and what they are trained for.
+@dataclass(eq=False, repr=False)
+class GeneratorKind(Settings, ABC):
+    """A kind of generator: the settings of its training, its networks, and what they minimise.
+
+    `CFModel` and `VAECF` are such kinds; nothing is checked before training, as scikit-learn wants
+    it.
 
     Args:
-        hidden: widths of the layers.
+        epochs, batch_size, lr: of the training, with Adam.
         reachable: f judges what the person would hand in, the answers projected to what they can
             reach, and not the relaxed answers; gradients pass straight through, except those that
             push a number beyond its bounds.
+        seed: weights, order and dropout or noise come from it.
+        shift, schedule: the attack to train against and how its epsilon grows; None trains against
+            the models as they are.
     """
 
+    epochs: int = 50
     batch_size: int = 128
     lr: float = 0.003
-    hidden: tuple[int, ...] = ()
     reachable: bool = False
+    seed: int = 0
+    shift: Shift | None = None
+    schedule: Schedule = "linear"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_widths("hidden", self.hidden)
+    def checked(self) -> Self:
+        """A copy to train with; an error names the first setting that cannot be."""
+        self.loop()
+        # an unknown schedule is an error now, not while training
+        epsilon_in(self.shift, self.schedule, 1, self.epochs)
+        return replace(self)
+
+    def loop(self) -> Loop:
+        """How often, in which batches and by which steps."""
+        return Loop(epochs=self.epochs, batch_size=self.batch_size, lr=self.lr)
 
     @abstractmethod
     def target_columns(self, classes: int) -> int:
@@ -78,6 +97,14 @@ class GeneratorKind(Loop, ABC):
     @abstractmethod
     def training(self, run: "GeneratorRun", batches: Batches) -> "GeneratorTraining":
         """One run of training."""
+
+
+def as_widths(name: str, widths: Any) -> tuple[int, ...]:
+    """The widths of layers, which may be any sequence, as a tuple; an error names those that cannot
+    be."""
+    layers = tuple(widths) if hasattr(widths, "__iter__") else widths
+    check_widths(name, layers)
+    return layers
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,8 +157,6 @@ class GeneratorRun:
     net: Net
     theta: Weights  # of the frozen models
     encoding: Encoding
-    shift: Shift | None
-    schedule: Schedule = "linear"
 
 
 def fit_generators(
@@ -145,29 +170,27 @@ def fit_generators(
     classes: int = 2,
     tables: Sequence[Tensor] | None = None,
     seeds: Sequence[int] | None = None,
-    shift: Shift | None = None,
-    schedule: Schedule = "linear",
     bar: Progress | None = None,
     workers: int | None = None,
 ) -> GeneratorStack:
     """Train one generator for each of M frozen models, side by side.
 
     Args:
-        kind: `cf_model.Direct` or `vae_cf.Variational`, with the settings.
+        kind: a `CFModel` or a `VAECF`, of which only the settings count.
         net, theta: the models, see `holdfast.retraining.frozen.net_of`.
         x, labels, tables, seeds, workers: see `fit_side_by_side`; only an attack looks at the
-            labels, and seeds are 0 for all if left out.
+            labels, and seeds are the kind's for all if left out.
         encoding: the schema as tensors.
-        shift, schedule: the attack to train against and how its epsilon grows; None trains against
-            the models as they are.
     """
-    each = (0,) * len(theta) if seeds is None else seeds
+    kind = kind.checked()
+    each = (kind.seed,) * len(theta) if seeds is None else seeds
     y = torch.zeros(len(x)) if labels is None else labels
     if len(each) != len(theta):
         raise SettingError(f"need one seed for each model, got {len(each)} for {len(theta)}")
-    outcomes = "training against a shift retrains the model, so it needs the rows' outcomes y"
-    if shift is not None and labels is None:
-        raise SettingError(outcomes)
+    if kind.shift is not None and labels is None:
+        raise SettingError(
+            "training against a shift retrains the model, so it needs the rows' outcomes y"
+        )
 
     def make(count: int) -> GeneratorStack:
         return GeneratorStack.of(kind, x.shape[1], classes, count, x.dtype)
@@ -175,32 +198,31 @@ def fit_generators(
     def training(stack: GeneratorStack, models: list[int], batches: Batches) -> GeneratorTraining:
         frozen = Weights(theta.flat[models], theta.sizes)
         # A copy of the architecture: its memory serves one thread.
-        return kind.training(
-            GeneratorRun(stack, copy.deepcopy(net), frozen, encoding, shift, schedule), batches
-        )
+        return kind.training(GeneratorRun(stack, copy.deepcopy(net), frozen, encoding), batches)
 
-    return fit_side_by_side(kind, x, y, tables, each, make, training, bar, workers)
+    return fit_side_by_side(kind.loop(), x, y, tables, each, make, training, bar, workers)
 
 
 class GeneratorTraining(StackTraining):
     """One run of training."""
 
     def __init__(self, kind: GeneratorKind, run: GeneratorRun, batches: Batches) -> None:
-        super().__init__(kind, run.stack, batches, run.encoding, run.shift, run.schedule)
+        super().__init__(kind.loop(), run.stack, batches, run.encoding, kind.shift, kind.schedule)
         self.run = run
         self.stack = run.stack
         self.reachable = kind.reachable
-        self.attack = Attack.of(run.net, run.theta, run.shift, run.encoding)
+        self.attack = Attack.of(run.net, run.theta, kind.shift, run.encoding)
 
     def step(self, x: Tensor, y: Tensor, w: Tensor, epsilon: float) -> None:
         net = self.run.net
         m, n, _ = x.shape
         draw = self.next_draw()
         theta = self.run.theta.first(m)
-        thetas = [held.first(m) for held in self.stack.thetas]
+        thetas = [stack.first(m) for stack in self.stack.thetas]
         t = wanted_class(net.scores(theta, x), self.random, draw)
-        grads = [held.first(m) for held in self.grads]
+        grads = [stack.first(m) for stack in self.grads]
         judge = theta
+        # The attack looks at the first answers, and its model judges all of them.
         for block in range(self.begin(thetas, x, t, draw + 1)):
             x_cf = self.answer(thetas, x, t, block)
             rows = x.repeat(1, x_cf.shape[1] // n, 1).flatten(0, 1) if self.reachable else x

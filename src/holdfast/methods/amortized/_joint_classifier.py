@@ -1,10 +1,8 @@
 """Classifiers that also give recourse, as scikit-learn knows classifiers: fit, predict, save."""
 
-from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import fields
 from importlib import import_module
-from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
@@ -12,21 +10,23 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import torch
+from torch import Tensor
 
 from holdfast._core.checks import did_you_mean, untyped
-from holdfast._core.params import Settings
 from holdfast._core.progress import Progress
 from holdfast._core.types import Outcomes
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.errors import FileError, SettingError
 from holdfast.methods.amortized import _recourse_network
-from holdfast.methods.amortized._joint_loop import Joint, JointStack, fit_joint
+from holdfast.methods.amortized._joint_loop import JointStack, fit_joint
+from holdfast.methods.amortized._joint_settings import JointSettings
 from holdfast.methods.amortized._recourse_network import RecourseNetwork, network_of
 from holdfast.methods.amortized.learned_recourse import LearnedRecourse
+from holdfast.methods.amortized.virtual_shift import Shift
 from holdfast.models.base import Model
 from holdfast.models.io import load_model
 from holdfast.models.torch_model import TorchModel
-from holdfast.retraining.outcomes import class_names, class_numbers, outcomes, plain
+from holdfast.retraining.outcomes import ClassNames, class_names, class_numbers, outcomes, plain
 from holdfast.schema.schema import Schema
 
 Table = pd.DataFrame | npt.NDArray[Any]
@@ -36,22 +36,22 @@ MODULES = {
 }
 
 
-class JointClassifier(Settings):
-    """Prediction and recourse trained together; subclasses are dataclasses of their settings.
+class JointClassifier(JointSettings):
+    """Prediction and recourse trained together; the settings are fields, see `JointSettings`.
 
     Learnt: `model_` (a `Model`), `recourse_` (an explainer), `schema_`, `classes_`.
     """
 
     _estimator_type: ClassVar[str] = "classifier"
 
-    seed: int
-
-    @abstractmethod
-    def how(self) -> Joint:
-        """The settings of the training."""
-
     def fit(
-        self, X: Table, y: Outcomes, schema: Schema | None = None, *, progress: bool = False
+        self,
+        X: Table,
+        y: Outcomes,
+        schema: Schema | None = None,
+        *,
+        classes: ClassNames | None = None,
+        progress: bool = False,
     ) -> Self:
         """Train on a table and its outcomes.
 
@@ -59,31 +59,46 @@ class JointClassifier(Settings):
             X: a table, or an array of numbers, whose columns get the names x0, x1, ..
             y: one outcome per row.
             schema: how rows become numbers and what may change; None infers it from the table.
+            classes: names of the classes in the order of the probabilities; None sorts what is in
+                `y`.
             progress: show a bar on stderr.
         """
         if not isinstance(schema, Schema | None):
             raise SettingError(f"schema must be a Schema or None, got {type(schema).__name__}")
-        how = self.how()
+        settings = self.checked()
         frame, column = self._training_table(X, y)
-        names = class_names(frame, column, None)
+        names = class_names(frame, column, classes)
         schema = Schema.infer(frame) if schema is None else schema
         # Weights made in the caller's inference mode could never be changed again.
-        with (
-            torch.inference_mode(False),
-            torch.no_grad(),
-            Progress(progress, type(self).__name__) as bar,
-        ):
-            bar.total(1)
-            x = schema.encode(frame)
+        with torch.inference_mode(False), torch.no_grad():
             labels = class_numbers(column, names)
-            seeds = (int(self.seed),)
-            stack = fit_joint(
-                how, x, labels, schema.encoding(), classes=len(names), seeds=seeds, bar=bar
-            )
-            self.model_, self.recourse_ = as_model(stack, 0, how, schema, names)
+            stack = self._trained(settings, frame, labels, len(names), schema, progress)
+            self.model_, self.recourse_ = as_model(stack, 0, settings.dropout, schema, names)
         self.schema_ = schema
         self.classes_ = np.array(names)
         return self
+
+    def _trained(
+        self,
+        settings: JointSettings,
+        frame: pd.DataFrame,
+        labels: Tensor,
+        classes: int,
+        schema: Schema,
+        progress: bool,
+    ) -> JointStack:
+        """A stack of one network."""
+        with Progress(progress, type(self).__name__) as bar:
+            bar.total(1)
+            return fit_joint(
+                settings,
+                schema.encode(frame),
+                labels,
+                schema.encoding(),
+                classes=classes,
+                seeds=(int(settings.seed),),
+                bar=bar,
+            )
 
     def predict_proba(self, X: Table) -> np.ndarray[Any, Any]:
         """(n, classes) probabilities."""
@@ -162,7 +177,7 @@ class JointClassifier(Settings):
         """Model and recourse network in one safetensors file that runs no code; `Model.load` reads
         the model."""
         untyped("sklearn.utils.validation").check_is_fitted(self)
-        settings = {name: _written(value) for name, value in self.get_params().items()}
+        settings = {name: _written(value) for name, value in self.get_params(deep=False).items()}
         named = list(getattr(self, "feature_names_in_", ()))  # none: learnt from an array
         about = {"kind": type(self).__name__, "settings": settings, "named": named}
         _recourse_network.save(
@@ -193,25 +208,29 @@ class JointClassifier(Settings):
         return net
 
     @classmethod
-    def _with_settings(cls, path: str | Path, settings: dict[str, Any]) -> Self:
+    def _with_settings(cls, path: str | Path, written: dict[str, Any]) -> Self:
         """An unfitted one with the settings of a file."""
-        known = [f.name for f in fields(cast(Any, cls))]
-        for name in settings:
-            if name not in known:
-                raise FileError(
-                    f"{str(path)!r} has an unknown setting {name!r}; {did_you_mean(name, known)}"
-                )
-        net = cls(
-            **{
-                n: tuple(cast(list[Any], v)) if isinstance(v, list) else v
-                for n, v in settings.items()
-            }
-        )
         try:
-            net.how()
-        except SettingError as error:
+            settings = _read_fields(cls, written)
+            if settings.get("shift") is not None:
+                settings["shift"] = Shift(**_read_fields(Shift, settings["shift"]))
+            net = cls(**settings)
+            net.checked()
+        except (SettingError, TypeError) as error:
             raise FileError(f"{str(path)!r} has a setting that cannot be: {error}") from None
         return net
+
+
+def _read_fields(cls: Any, written: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a class as JSON holds them: tuples have become lists there."""
+    names = [spec.name for spec in fields(cls)]
+    for name in written:
+        if name not in names:
+            raise SettingError(f"there is no {name!r}; {did_you_mean(name, names)}")
+    return {
+        name: tuple(cast(list[Any], value)) if isinstance(value, list) else value
+        for name, value in written.items()
+    }
 
 
 def _with_names(rows: Any) -> pd.DataFrame:
@@ -226,47 +245,15 @@ def _with_string_names(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.set_axis([str(name) for name in frame.columns], axis=1)
 
 
-def check_types(net: JointClassifier) -> None:
-    """Raise an error that names the first setting of another type than its default has."""
-    for spec in fields(cast(Any, net)):
-        value = getattr(net, spec.name)
-        default = spec.default
-        if isinstance(default, tuple):
-            fits = isinstance(value, Iterable) and not isinstance(value, str)
-            fits = fits and all(_is_a(Integral, width) for width in cast(Iterable[Any], value))
-            words = "a list of integers"
-        else:
-            kind, words = _KINDS[type(default)]
-            fits = isinstance(value, kind) if kind in (bool, str) else _is_a(kind, value)
-        if not fits:
-            raise SettingError(f"{spec.name} must be {words}, got {value!r}")
-    # Draws are keyed by it as a float64.
-    if not abs(net.seed) < 1 << 53:
-        raise SettingError(f"seed must be below 2^53, got {net.seed}")
-
-
-_KINDS: dict[type, tuple[Any, str]] = {
-    bool: (bool, "True or False"),
-    int: (Integral, "an integer"),
-    float: (Real, "a number"),
-    str: (str, "a string"),
-}
-
-
-def _is_a(kind: Any, value: Any) -> bool:
-    """A number of that kind; True and False are none."""
-    return isinstance(value, kind) and not isinstance(value, bool)
-
-
 def as_model(
-    stack: JointStack, i: int, how: Joint, schema: Schema, classes: list[Any]
+    stack: JointStack, i: int, dropout: float, schema: Schema, classes: list[Any]
 ) -> tuple[Model, LearnedRecourse]:
     """Network i of a stack as a model, and its recourse."""
-    module = network_of(stack.net, stack.theta, i, how.dropout)
+    module = network_of(stack.net, stack.theta, i, dropout)
     model = Model.of(module, schema, classes=classes)
     # A hidden layer ends with its dropout: three modules each.
     features = tuple(3 * layer - 1 for layer in stack.features)
-    layers = network_of(stack.gen, stack.theta_g, i, how.dropout)
+    layers = network_of(stack.gen, stack.theta_g, i, dropout)
     return model, LearnedRecourse.of(
         RecourseNetwork(layers, features, model.fingerprint(), stack.target_columns)
     )
@@ -274,6 +261,8 @@ def as_model(
 
 def _written(value: Any) -> Any:
     """A setting as JSON can hold it."""
+    if isinstance(value, Shift):
+        return {name: plain(part) for name, part in value.to_dict().items()}
     if isinstance(value, Iterable) and not isinstance(value, str):
         return [_written(part) for part in cast(Iterable[Any], value)]
     return plain(value)

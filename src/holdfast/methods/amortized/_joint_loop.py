@@ -10,8 +10,10 @@ dropout. Block-wise coordinate descent, for one batch (x, y):
 
     1  theta   <- Adam( l1 L(f(x; theta), y) )
     2  x_cf = N(g(x)) and t, the class to reach, with the new theta; with two classes, the other one
-    3  theta' = the attack's model: Virtual Data Shift on (x, y, x_cf, t) from theta; theta itself in CounterNet
-    4  theta_g <- Adam( l2 L(f(x_cf; theta'), t) + l3 mean (x_cf - x)^2 ),   z and p are constants here
+    3  theta' = the attack's model: Virtual Data Shift on (x, y, x_cf, t) from theta; theta itself
+       in CounterNet
+    4  theta_g <- Adam( l2 L(f(x_cf; theta'), t) + l3 mean (x_cf - x)^2 )
+       z and p are constants here
 
 Guo, Nguyen and Yadav, "CounterNet", KDD 2023; Guo et al., "RoCourseNet", CIKM 2023. Prediction f
 inside step 3 and 4 has no dropout. With more than two classes t is drawn among the others and the
@@ -25,81 +27,20 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from holdfast._core.checks import require_number
 from holdfast._core.progress import Progress
 from holdfast.distances import l2
-from holdfast.errors import SettingError
+from holdfast.methods.amortized._joint_settings import JointSettings
 from holdfast.methods.amortized._parallel import (
     Batches,
-    Schedule,
     StackTraining,
     dropout_masks,
-    epsilon_in,
     fit_side_by_side,
     other_class,
     wanted_class,
 )
-from holdfast.methods.amortized.virtual_shift import Attack, Batch, Shift
-from holdfast.nn.stack_derivatives import Leaky, Loss, Weights, block, slope_and_curve
-from holdfast.retraining.loop import Loop, check_widths
+from holdfast.methods.amortized.virtual_shift import Attack, Batch
+from holdfast.nn.stack_derivatives import Leaky, Weights, block, slope_and_curve
 from holdfast.schema.encoding import Encoding
-
-
-@dataclass(frozen=True, kw_only=True)
-class Joint(Loop):
-    """How the networks are made and trained: the settings of `CounterNet`, of which more is said
-    here.
-
-    Args:
-        dropout: share of units left out in steps 1, 2 and 4.
-        l1, l2, l3: weights of prediction, validity and proximity; without the last two only the
-            predictor is trained.
-        condition_on_target: in the paper the generator has to guess the class to reach from z and
-            p, which it cannot where the prediction is near 1/2; with more than two classes it is
-            always told.
-        clip_to_data: a gradient that would push a number further out is dropped. In the paper
-            numbers go anywhere.
-        hard_categories: gradients go straight through. In the paper levels are mixed until the
-            network is used.
-        shift, schedule: the attack in step 3 and how its epsilon grows, see `epsilon_in`; None
-            trains a CounterNet.
-        smooth_labels: 1 becomes a number drawn from (0.8, 0.95) and 0 one from (0.05, 0.2), outside
-            the attack.
-        clip: largest norm of a gradient, 0 for none.
-        attack_dropout: also in f(x_cf; theta') of step 4.
-    """
-
-    batch_size: int = 128
-    lr: float = 0.003
-    encoder: tuple[int, ...] = (200, 10)
-    predictor: tuple[int, ...] = (10,)
-    generator: tuple[int, ...] = (10,)
-    dropout: float = 0.3
-    l1: float = 1.0
-    l2: float = 0.2
-    l3: float = 0.1
-    loss: Loss = "squared"
-    condition_on_target: bool = False
-    clip_to_data: bool = False
-    hard_categories: bool = False
-    shift: Shift | None = None
-    schedule: Schedule = "linear"
-    smooth_labels: bool = False
-    clip: float = 0.0
-    attack_dropout: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("encoder", "predictor", "generator"):
-            check_widths(name, getattr(self, name))
-        if not 0 <= self.dropout < 1:
-            raise SettingError(f"dropout must be at least 0 and below 1, got {self.dropout}")
-        for name in ("l1", "l2", "l3", "clip"):
-            require_number(name, getattr(self, name))
-        if self.loss not in ("squared", "entropy"):
-            raise SettingError(f"loss must be 'squared' or 'entropy', got {self.loss!r}")
-        # an unknown schedule is an error now, not while training
-        epsilon_in(self.shift, self.schedule, 1, self.epochs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +57,12 @@ class JointStack:
 
     @classmethod
     def of(
-        cls, how: Joint, inputs: int, classes: int, count: int, dtype: torch.dtype = torch.float32
+        cls,
+        how: JointSettings,
+        inputs: int,
+        classes: int,
+        count: int,
+        dtype: torch.dtype = torch.float32,
     ) -> "JointStack":
         """Networks with all weights 0."""
         outputs = 1 if classes == 2 else classes
@@ -169,12 +115,14 @@ class JointStack:
 
     def pick(self, models: Tensor) -> "JointStack":
         """Some of the networks, in this order."""
-        theta, theta_g = (Weights(held.flat[models].clone(), held.sizes) for held in self.thetas)
+        theta, theta_g = (
+            Weights(weights.flat[models].clone(), weights.sizes) for weights in self.thetas
+        )
         return replace(self, theta=theta, theta_g=theta_g)
 
 
 def fit_joint(
-    how: Joint,
+    how: JointSettings,
     x: Tensor,
     labels: Tensor,
     encoding: Encoding,
@@ -187,6 +135,7 @@ def fit_joint(
 ) -> JointStack:
     """Train networks side by side; for the arguments see `fit_side_by_side`. `encoding` is the
     schema as tensors."""
+    how = how.checked()
 
     def make(count: int) -> JointStack:
         return JointStack.of(how, x.shape[1], classes, count, x.dtype)
@@ -194,14 +143,16 @@ def fit_joint(
     def training(stack: JointStack, models: list[int], batches: Batches) -> JointTraining:
         return JointTraining(how, stack, batches, encoding)
 
-    return fit_side_by_side(how, x, labels, tables, seeds, make, training, bar, workers)
+    return fit_side_by_side(how.loop(), x, labels, tables, seeds, make, training, bar, workers)
 
 
 class JointTraining(StackTraining):
     """One run of training."""
 
-    def __init__(self, how: Joint, stack: JointStack, batches: Batches, encoding: Encoding) -> None:
-        super().__init__(how, stack, batches, encoding, how.shift, how.schedule)
+    def __init__(
+        self, how: JointSettings, stack: JointStack, batches: Batches, encoding: Encoding
+    ) -> None:
+        super().__init__(how.loop(), stack, batches, encoding, how.shift, how.schedule)
         self.how = how
         self.stack = stack
         self.attack = Attack.of(stack.net, stack.theta, how.shift, encoding, len(how.encoder))
@@ -216,7 +167,7 @@ class JointTraining(StackTraining):
         net = self.stack.net
         stack = self.stack
         how = self.how
-        theta, theta_g, g, g_g = (held.first(len(x)) for held in (*stack.thetas, *self.grads))
+        theta, theta_g, g, g_g = (weights.first(len(x)) for weights in (*stack.thetas, *self.grads))
         adam, adam_g = self.adams
         # 1
         masks = self._masks(net, x, draw + 1)

@@ -72,8 +72,7 @@ def fit_side_by_side(
         workers: threads that train a part of the models each; None takes as many as pay.
     """
     rows = [torch.arange(len(x))] * len(seeds) if tables is None else list(tables)
-    fits = len(rows) == len(seeds) and all(len(r) for r in rows)
-    if not fits:
+    if len(rows) != len(seeds) or not all(len(r) for r in rows):
         raise SettingError(
             f"need one table with at least one row for each seed, got {len(rows)} for {len(seeds)}"
         )

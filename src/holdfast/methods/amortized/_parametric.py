@@ -7,8 +7,8 @@ method.
 """
 
 from abc import abstractmethod
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Self
 
 from torch import Tensor, nn
 
@@ -22,9 +22,7 @@ from holdfast.methods.amortized._generator_loop import (
     fit_generators,
     with_target,
 )
-from holdfast.methods.amortized._parallel import Schedule
 from holdfast.methods.amortized._recourse_network import network_of
-from holdfast.methods.amortized.virtual_shift import Shift
 from holdfast.models.base import Model
 from holdfast.problem import SearchProblem
 from holdfast.retraining.frozen import encoded, net_of, numbered, with_logits
@@ -52,31 +50,11 @@ class TrainedGenerator:
 
 
 @dataclass(eq=False, repr=False)
-class ParametricMethod(Explainer):
+class ParametricMethod(Explainer, GeneratorKind):
     """A method that answers by a network trained for one model."""
 
     cost = "one pass of a generator per row, after training it for epochs passes over the data"
     needs_data = True
-    kind_of_generator: ClassVar[type[GeneratorKind]]
-
-    epochs: int = 50
-    batch_size: int = 128
-    lr: float = 0.003
-    reachable: bool = False
-    seed: int = 0
-    shift: Shift | None = None
-    schedule: Schedule = "linear"
-
-    def kind(self) -> GeneratorKind:
-        """The settings of the training."""
-        known = fields(self.kind_of_generator)
-        own: dict[str, Any] = {
-            f.name: getattr(self, f.name) for f in known if hasattr(self, f.name)
-        }
-        own["hidden"] = (
-            tuple(own["hidden"]) if hasattr(own["hidden"], "__iter__") else own["hidden"]
-        )
-        return self.kind_of_generator(**own)
 
     @abstractmethod
     def propose(self, problem: SearchProblem, t: Tensor) -> Tensor:
@@ -84,9 +62,11 @@ class ParametricMethod(Explainer):
 
     def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
         """Train on rows of the data, against the model as it is."""
-        needs = f"{type(self).__name__} with a shift also needs the rows' outcomes"
         if self.shift is not None:
-            raise SettingError(f"{needs}; call .fit_against(model, X, y), or hf.robustify(...)")
+            raise SettingError(
+                f"{type(self).__name__} with a shift also needs the rows' outcomes; call "
+                ".fit_against(model, X, y), or hf.robustify(...)"
+            )
         self.fit_against(model, X)
 
     def fit_against(
@@ -103,32 +83,28 @@ class ParametricMethod(Explainer):
             progress: show a bar on stderr.
         """
         name = type(self).__name__
-        kind = self.kind()
-        own = with_logits(model, name)
+        settings = self.checked()
+        network = with_logits(model, name)
         x = encoded(model, X)
         labels = None if y is None else numbered(X, y, model.classes)
         with Progress(progress, name) as bar:
             bar.total(1)
-            net, theta = net_of(own.module, 1)
+            net, theta = net_of(network.module, 1)
             stack = fit_generators(
-                kind,
+                settings,
                 net,
                 theta,
                 x,
                 labels,
                 model.schema.encoding(model.dtype),
                 classes=len(model.classes),
-                seeds=(self.seed,),
-                shift=self.shift,
-                schedule=self.schedule,
                 bar=bar,
             )
         self.generator_: TrainedGenerator = TrainedGenerator.of(stack, 0, model.fingerprint())
         return self
 
     def check(self, model: Model) -> None:
-        own = model.fingerprint() == self.generator_.model
-        if not own:
+        if model.fingerprint() != self.generator_.model:
             raise SettingError(
                 f"this {type(self).__name__} was trained for another model; fit one for this model"
             )

@@ -6,6 +6,7 @@ model, as `Model.save` writes it, and beside it the tensors of this network and 
 """
 
 import itertools
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,9 +53,9 @@ class RecourseNetwork:
         module = model.module
         k = len(model.classes)
         last = len(flat_layers(module)) - 1
+        # A file may say anything: True is an int to Python, and layers may come twice.
         places = [i for i in self.features if type(i) is int and 0 <= i < last]
-        known = 0 < len(places) == len(self.features) and places == sorted({*places})
-        if not known:
+        if not (0 < len(places) == len(self.features) and places == sorted({*places})):
             raise SettingError(
                 f"the recourse network looks at layers {list(self.features)}, the model has 0 to "
                 f"{last}"
@@ -62,8 +63,7 @@ class RecourseNetwork:
         target = self.target_columns
         if target not in ((0, 2) if k == 2 else (k,)):
             raise SettingError(f"the recourse network is told {target} classes of {k}")
-        finite = all(bool(v.isfinite().all()) for v in self.layers.state_dict().values())
-        if not finite:
+        if not all(bool(v.isfinite().all()) for v in self.layers.state_dict().values()):
             raise SettingError("the recourse network has non-finite weights")
         x = model.schema.probe.to(model.dtype)
         try:
@@ -129,12 +129,12 @@ def save(
     safetensors.write(path, tensors, {**metadata, _MARK: content | dict(about)})
 
 
-def holds_recourse(path: str | Path) -> bool:
+def holds_recourse(path: str | os.PathLike[str]) -> bool:
     """Is there a recourse network in the file?"""
     return _MARK in safetensors.metadata_of(path)
 
 
-def read(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """What a file says about its recourse network, and the network's tensors."""
     content, tensors = safetensors.read_marked(
         path, _MARK, "a recourse network", "CounterNet.save", lambda name: name.startswith(_PREFIX)
@@ -146,7 +146,7 @@ def read(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     return content, tensors
 
 
-def load(path: str | Path, model: Model) -> RecourseNetwork:
+def load(path: str | os.PathLike[str], model: Model) -> RecourseNetwork:
     """The recourse network in a file, for the model it was trained with."""
     content, tensors = read(path)
     try:

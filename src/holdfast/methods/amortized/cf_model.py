@@ -9,55 +9,24 @@ not change from x. L = (f - t)^2, or cross-entropy of more than two classes.
 Guo et al., "RoCourseNet", CIKM 2023 (a baseline there).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from torch import Tensor
 
 from holdfast._core.checks import require_number
 from holdfast.errors import SettingError
 from holdfast.methods.amortized._generator_loop import (
-    GeneratorKind,
     GeneratorRun,
     GeneratorStack,
     GeneratorTraining,
+    as_widths,
 )
 from holdfast.methods.amortized._parallel import Batches, dropout_masks
 from holdfast.methods.amortized._parametric import ParametricMethod
 from holdfast.nn.stack_derivatives import Weights, slope_and_curve
 from holdfast.problem import SearchProblem
 from holdfast.schema.encoding import Encoding
-
-
-@dataclass(frozen=True, kw_only=True)
-class Direct(GeneratorKind):
-    """The settings of the training, see `CFModel`."""
-
-    hidden: tuple[int, ...] = (200, 10, 10)
-    dropout: float = 0.3
-    l2: float = 0.2
-    l3: float = 0.1
-    condition_on_target: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.dropout < 1:
-            raise SettingError(f"dropout must be at least 0 and below 1, got {self.dropout}")
-        require_number("l2", self.l2)
-        require_number("l3", self.l3)
-
-    def target_columns(self, classes: int) -> int:
-        return classes if classes > 2 else int(self.condition_on_target)
-
-    def sizes(self, columns: int, classes: int) -> list[tuple[int, ...]]:
-        return [(columns + self.target_columns(classes), *self.hidden, columns)]
-
-    def answers(
-        self, stack: GeneratorStack, x: Tensor, t: Tensor, encoding: Encoding, noise: Tensor | None
-    ) -> Tensor:
-        return encoding.softmax(stack.nets[0].scores(stack.thetas[0], stack.with_target(x, t)))
-
-    def training(self, run: GeneratorRun, batches: Batches) -> GeneratorTraining:
-        return DirectTraining(self, run, batches)
 
 
 @dataclass(eq=False, repr=False)
@@ -87,7 +56,6 @@ class CFModel(ParametricMethod):
     title = "one pass of a network trained to answer for the model"
     paper = "Guo et al. 2023 (CF Model, RoCourseNet)"
     when = "many rows must be answered fast, for a network that stays as it is"
-    kind_of_generator = Direct
     advice = (
         "train with condition_on_target=True, reachable=True, a larger l2 or more epochs, or ask "
         "another method about "
@@ -100,6 +68,27 @@ class CFModel(ParametricMethod):
     l3: float = 0.1
     condition_on_target: bool = False
 
+    def checked(self) -> Self:
+        if not 0 <= self.dropout < 1:
+            raise SettingError(f"dropout must be at least 0 and below 1, got {self.dropout}")
+        require_number("l2", self.l2)
+        require_number("l3", self.l3)
+        return replace(super().checked(), hidden=as_widths("hidden", self.hidden))
+
+    def target_columns(self, classes: int) -> int:
+        return classes if classes > 2 else int(self.condition_on_target)
+
+    def sizes(self, columns: int, classes: int) -> list[tuple[int, ...]]:
+        return [(columns + self.target_columns(classes), *self.hidden, columns)]
+
+    def answers(
+        self, stack: GeneratorStack, x: Tensor, t: Tensor, encoding: Encoding, noise: Tensor | None
+    ) -> Tensor:
+        return encoding.softmax(stack.nets[0].scores(stack.thetas[0], stack.with_target(x, t)))
+
+    def training(self, run: GeneratorRun, batches: Batches) -> GeneratorTraining:
+        return DirectTraining(self, run, batches)
+
     def propose(self, problem: SearchProblem, t: Tensor) -> Tensor:
         (network,) = self.generator_.layers
         return problem.feasible.encoding.softmax(network(self.generator_.with_target(problem.x, t)))
@@ -108,7 +97,7 @@ class CFModel(ParametricMethod):
 class DirectTraining(GeneratorTraining):
     """One run of the training, its gradients by hand."""
 
-    def __init__(self, kind: Direct, run: GeneratorRun, batches: Batches) -> None:
+    def __init__(self, kind: CFModel, run: GeneratorRun, batches: Batches) -> None:
         super().__init__(kind, run, batches)
         self.kind = kind
         self.net = run.stack.nets[0]

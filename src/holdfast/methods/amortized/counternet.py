@@ -1,13 +1,8 @@
 """CounterNet: one network that predicts and gives recourse, trained for both (`_joint_loop`)."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-from holdfast.methods.amortized._joint_classifier import JointClassifier, check_types
-from holdfast.methods.amortized._joint_loop import Joint
-from holdfast.methods.amortized.virtual_shift import Shift
-from holdfast.nn.stack_derivatives import Loss
-
-WIDTHS = ("encoder", "predictor", "generator")
+from holdfast.methods.amortized._joint_classifier import JointClassifier
 
 
 @dataclass(eq=False, repr=False)
@@ -15,7 +10,8 @@ class CounterNet(JointClassifier):
     """Prediction and recourse trained together: a scikit-learn classifier with an answer for every
     row.
 
-        minimise  l1 L(f(x), y)  +  l2 L(f(x_cf), 1 - f(x) > 1/2)  +  l3 mean (x_cf - x)^2,    x_cf = N(g(x))
+        minimise  l1 L(f(x), y)  +  l2 L(f(x_cf), 1 - f(x) > 1/2)  +  l3 mean (x_cf - x)^2
+        x_cf = N(g(x))
 
     Args:
         encoder, predictor, generator: widths of the layers.
@@ -27,8 +23,10 @@ class CounterNet(JointClassifier):
         clip_to_data, hard_categories: train on answers as they are handed out: numbers inside the
             range of the data, and one level of each category.
         loss: of the prediction, "squared" or "entropy".
-        smooth_labels, clip: what the authors' older code also does, see `_joint_loop.Joint`.
+        smooth_labels, clip, attack_dropout: what the authors' older code also does, see
+            `_joint_settings.JointSettings`.
         seed: weights, order and dropout come from it; the caller's generators stay as they are.
+        shift, schedule: what recourse is trained against, see `RoCourseNet`; None: nothing.
 
     Learnt: `model_` (a `Model`), `recourse_` (an explainer), `schema_`, `classes_`.
 
@@ -41,32 +39,3 @@ class CounterNet(JointClassifier):
     >>> len(cfs)
     5
     """
-
-    encoder: tuple[int, ...] = (200, 10)
-    predictor: tuple[int, ...] = (10,)
-    generator: tuple[int, ...] = (10,)
-    dropout: float = 0.3
-    epochs: int = 50
-    batch_size: int = 128
-    lr: float = 0.003
-    l1: float = 1.0
-    l2: float = 0.2
-    l3: float = 0.1
-    condition_on_target: bool = True
-    clip_to_data: bool = True
-    hard_categories: bool = True
-    loss: Loss = "squared"
-    smooth_labels: bool = False
-    clip: float = 0.0
-    seed: int = 0
-
-    def how(self) -> Joint:
-        check_types(self)
-        names = {f.name for f in fields(Joint)} & {f.name for f in fields(self)}
-        settings = {name: getattr(self, name) for name in names}
-        settings |= {name: tuple(int(width) for width in settings[name]) for name in WIDTHS}
-        return Joint(**settings, shift=self.shift())
-
-    def shift(self) -> Shift | None:
-        """The attack that the generator is trained against; a CounterNet has none."""
-        return None

@@ -6,6 +6,7 @@ N takes the largest level of each category that the person may have, and keeps t
 columns and rules as every method does.
 """
 
+import os
 from dataclasses import dataclass
 from typing import cast
 
@@ -65,7 +66,12 @@ class LearnedRecourse(Explainer):
             raise SettingError(
                 "LearnedRecourse answers with a trained network; give its file as path=..."
             )
-        self.generator_: RecourseNetwork = _recourse_network.load(self.path, model)
+        self.read(self.path, model)
+
+    def read(self, path: str | os.PathLike[str], model: Model) -> None:
+        """Take the network from a model's file, which may be open already."""
+        self.path = str(path)
+        self.generator_: RecourseNetwork = _recourse_network.load(path, model)
 
     def check(self, model: Model) -> None:
         if self.path and not self.is_fitted:
@@ -74,8 +80,7 @@ class LearnedRecourse(Explainer):
             raise SettingError(
                 "LearnedRecourse answers with a trained network; give its file as path=..."
             )
-        own = isinstance(model, TorchModel) and model.fingerprint() == self.generator_.model
-        if not own:
+        if not isinstance(model, TorchModel) or model.fingerprint() != self.generator_.model:
             raise SettingError(
                 "this recourse network was trained with another model; ask it about its own"
             )

@@ -63,16 +63,16 @@ def robustify(
     >>> data = hf.datasets.moons().take(range(200))
     >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=5)
     >>> generator = hf.CFModel(hidden=(10,), epochs=2)
-    >>> robust = hf.robustify(generator, model, data.X, data.y, shift=hf.Shift(epsilon=0.1, outer=2))
+    >>> shift = hf.Shift(epsilon=0.1, outer=2)
+    >>> robust = hf.robustify(generator, model, data.X, data.y, shift=shift)
     >>> robust.shift.epsilon, generator.shift
     (0.1, None)
     """
-    lacks = (
-        f"{type(generator).__name__} is no parametric generator: it has no shift, schedule and "
-        "fit_against"
-    )
     if not isinstance(generator, Trainable):
-        raise SettingError(f"{lacks}; take CFModel or VAECF")
+        raise SettingError(
+            f"{type(generator).__name__} is not a parametric generator: it has no shift, schedule "
+            "and fit_against; take CFModel or VAECF"
+        )
     out = type(generator)(**copy.deepcopy(generator.get_params(deep=False)))
     return out.set_params(shift=shift, schedule=schedule).fit_against(
         model, X, y, progress=progress

@@ -5,7 +5,8 @@
 
     minimise  mean over s and rows of  |x_cf - x|_1  +  sum over categories |1 - sum of its levels|
               + mean of (m^2 + v - log v - 1) / 2
-              + reg (mean over s of the norm over rows of h),   h = max(0, margin - lead of class t in f(x_cf))
+              + reg (mean over s of the norm over rows of h)
+    h = max(0, margin - lead of class t in f(x_cf))
 
 Mahajan, Tan and Sharma 2019, and DiCE (the VAE); Guo et al., "RoCourseNet", CIKM 2023 (a baseline
 there). The lead is the logit of two classes, else s_t - max_{j != t} s_j. (With a softmax in place
@@ -13,20 +14,20 @@ of the sigmoids the second term were 0.)
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 
-from holdfast._core.checks import require_number
+from holdfast._core.checks import require_integer, require_number
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import rows_per_chunk
-from holdfast.errors import SettingError
 from holdfast.methods.amortized._generator_loop import (
-    GeneratorKind,
     GeneratorRun,
     GeneratorStack,
     GeneratorTraining,
+    as_widths,
 )
 from holdfast.methods.amortized._parallel import Batches
 from holdfast.methods.amortized._parametric import ParametricMethod
@@ -35,47 +36,6 @@ from holdfast.problem import SearchProblem
 from holdfast.schema.encoding import Encoding
 
 SAMPLED_CELLS = 1 << 21  # numbers in the answers of one block of samples
-
-
-@dataclass(frozen=True, kw_only=True)
-class Variational(GeneratorKind):
-    """The settings of the training, see `VAECF`; the networks are mean, variance and decoder."""
-
-    hidden: tuple[int, ...] = (20, 16, 14, 12)
-    latent: int = 5
-    samples: int = 50
-    reg: float = 0.2
-    margin: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("latent", "samples"):
-            if not getattr(self, name) >= 1:
-                raise SettingError(f"{name} must be at least 1, got {getattr(self, name)}")
-        require_number("reg", self.reg)
-        require_number("margin", self.margin)
-
-    def target_columns(self, classes: int) -> int:
-        return 1 if classes == 2 else classes
-
-    def sizes(self, columns: int, classes: int) -> list[tuple[int, ...]]:
-        target = self.target_columns(classes)
-        encoder = (columns + target, *self.hidden, self.latent)
-        return [encoder, encoder, (self.latent + target, *self.hidden[::-1], columns)]
-
-    def answers(
-        self, stack: GeneratorStack, x: Tensor, t: Tensor, encoding: Encoding, noise: Tensor | None
-    ) -> Tensor:
-        mean, variance, decoder = stack.nets
-        thetas = stack.thetas
-        seen = stack.with_target(x, t)
-        m = mean.scores(thetas[0], seen)
-        raw = variance.scores(thetas[1], seen)
-        z = m if noise is None else m + (0.5 + torch.sigmoid(raw)).sqrt() * noise
-        return sigmoid_levels(decoder.scores(thetas[2], stack.with_target(z, t)), encoding)
-
-    def training(self, run: GeneratorRun, batches: Batches) -> GeneratorTraining:
-        return VariationalTraining(self, run, batches)
 
 
 @dataclass(eq=False, repr=False)
@@ -105,7 +65,6 @@ class VAECF(ParametricMethod):
     title = "one draw from a variational autoencoder trained to answer for the model"
     paper = "Mahajan et al. 2019; Guo et al. 2023 (VAE-CF)"
     when = "many rows must be answered fast, by rows that look like data"
-    kind_of_generator = Variational
     advice = (
         "train with reachable=True, a larger reg or more epochs, or ask another method about "
         "these rows"
@@ -116,6 +75,35 @@ class VAECF(ParametricMethod):
     samples: int = 50
     reg: float = 0.2
     margin: float = 1.0
+
+    def checked(self) -> Self:
+        require_integer("latent", self.latent)
+        require_integer("samples", self.samples)
+        require_number("reg", self.reg)
+        require_number("margin", self.margin)
+        return replace(super().checked(), hidden=as_widths("hidden", self.hidden))
+
+    def target_columns(self, classes: int) -> int:
+        return 1 if classes == 2 else classes
+
+    def sizes(self, columns: int, classes: int) -> list[tuple[int, ...]]:
+        target = self.target_columns(classes)
+        encoder = (columns + target, *self.hidden, self.latent)
+        return [encoder, encoder, (self.latent + target, *self.hidden[::-1], columns)]
+
+    def answers(
+        self, stack: GeneratorStack, x: Tensor, t: Tensor, encoding: Encoding, noise: Tensor | None
+    ) -> Tensor:
+        mean, variance, decoder = stack.nets
+        thetas = stack.thetas
+        seen = stack.with_target(x, t)
+        m = mean.scores(thetas[0], seen)
+        raw = variance.scores(thetas[1], seen)
+        z = m if noise is None else m + (0.5 + torch.sigmoid(raw)).sqrt() * noise
+        return sigmoid_levels(decoder.scores(thetas[2], stack.with_target(z, t)), encoding)
+
+    def training(self, run: GeneratorRun, batches: Batches) -> GeneratorTraining:
+        return VariationalTraining(self, run, batches)
 
     def propose(self, problem: SearchProblem, t: Tensor) -> Tensor:
         generator = self.generator_
@@ -136,7 +124,7 @@ class VariationalTraining(GeneratorTraining):
     """One run of the training, its gradients by hand; samples come in blocks that stay in the
     cache."""
 
-    def __init__(self, kind: Variational, run: GeneratorRun, batches: Batches) -> None:
+    def __init__(self, kind: VAECF, run: GeneratorRun, batches: Batches) -> None:
         super().__init__(kind, run, batches)
         encoding = run.encoding
         self.kind = kind
@@ -230,9 +218,9 @@ def lead_and_slope(z: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
     if k == 1:
         sign = 2 * t - 1
         return z * sign, sign
-    own = nn.functional.one_hot(t.squeeze(2).long(), k).to(z.dtype)
-    best, place = z.masked_fill(own > 0, -torch.inf).max(2, keepdim=True)
-    return (z * own).sum(2, keepdim=True) - best, own.scatter_add(
+    asked = nn.functional.one_hot(t.squeeze(2).long(), k).to(z.dtype)
+    best, place = z.masked_fill(asked > 0, -torch.inf).max(2, keepdim=True)
+    return (z * asked).sum(2, keepdim=True) - best, asked.scatter_add(
         2, place, torch.full_like(best, -1.0)
     )
 

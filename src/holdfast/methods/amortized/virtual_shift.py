@@ -23,7 +23,8 @@ import torch
 from torch import Tensor
 
 from holdfast._core.adam import BETAS, EPS
-from holdfast._core.checks import require_number
+from holdfast._core.checks import require_integer, require_number
+from holdfast._core.params import FrozenSettings
 from holdfast._core.row_random import RowRandom
 from holdfast.distances import BallNorm, distance_of
 from holdfast.errors import SettingError
@@ -36,7 +37,7 @@ ROOT = 1e-12
 
 
 @dataclass(frozen=True)
-class Shift:
+class Shift(FrozenSettings):
     """How the data may shift, and how the model follows.
 
     The worst shift delta of the rows, |delta| <= epsilon, is that after which the retrained model
@@ -46,7 +47,8 @@ class Shift:
     Args:
         epsilon: the largest shift of a number column, in encoded units.
         outer, inner: T steps of the shift, and K steps of training before each.
-        eta: step size of training.
+        eta: step size of training. Gentle steps make better generators; `shift_attack`, which
+            judges answers, takes larger ones.
         optimizer: "adam" with its state carried along, or plain "sgd" as printed in the paper.
         norm: "linf", or "l2" for the length of each row's shift.
         categories: "none" leaves one-hot columns as they are; "clamp" shifts them like numbers;
@@ -65,7 +67,7 @@ class Shift:
     epsilon: float = 0.1
     outer: int = 7
     inner: int = 2
-    eta: float = 0.03
+    eta: float = 0.003
     optimizer: Literal["adam", "sgd"] = "adam"
     norm: BallNorm = "linf"
     categories: Literal["none", "clamp", "softmax"] = "none"
@@ -74,18 +76,19 @@ class Shift:
 
     def __post_init__(self) -> None:
         require_number("epsilon", self.epsilon)
-        outer = self.outer
-        inner = self.inner
-        if not (outer >= 0 and inner >= 0):
-            raise SettingError(f"outer and inner must be at least 0, got {outer} and {inner}")
+        for name in ("outer", "inner"):
+            require_integer(name, getattr(self, name), least=0)
+        require_number("eta", self.eta, positive=True)
         # Single precision ends at 3e38.
-        if not 0 < self.eta < 1e36:
+        if self.eta >= 1e36:
             raise SettingError(f"eta must be positive and less than 1e36, got {self.eta}")
+        if not isinstance(self.ascend, bool):
+            raise SettingError(f"ascend must be True or False, got {self.ascend!r}")
         for name in ("optimizer", "norm", "categories", "scope"):
-            known = get_args(get_type_hints(Shift)[name])
+            choices = get_args(get_type_hints(Shift)[name])
             value = getattr(self, name)
-            if value not in known:
-                raise SettingError(f"{name} must be one of {', '.join(known)}, got {value!r}")
+            if value not in choices:
+                raise SettingError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
 
 
 @dataclass(frozen=True)
@@ -228,9 +231,9 @@ class Tape:
         self.m = m
         self.count = 0
         self.thetas[0].first(m).flat.copy_(theta.flat)
-        for held in (self.ms, self.vs):
-            if held:
-                held[0].first(m).flat.zero_()
+        for memory in (self.ms, self.vs):
+            if memory:
+                memory[0].first(m).flat.zero_()
         self.moved = False
 
     @property
@@ -241,9 +244,9 @@ class Tape:
     def train(self, rows: Tensor, batch: Batch) -> None:
         """K steps."""
         if self.moved:  # go on from the last point: it becomes the first
-            for held in (self.thetas, self.ms, self.vs):
-                if held:
-                    held[0], held[-1] = held[-1], held[0]
+            for memory in (self.thetas, self.ms, self.vs):
+                if memory:
+                    memory[0], memory[-1] = memory[-1], memory[0]
         self.moved = True
         self.passes = list[Any]()
         for k in range(self.shift.inner):
@@ -257,7 +260,9 @@ class Tape:
                 torch.sub(theta.flat, g.flat, alpha=self.shift.eta, out=after.flat)
                 continue
             before = self.ms[k].first(self.m).flat, self.vs[k].first(self.m).flat
-            m, v, root = (held[k + 1].first(self.m).flat for held in (self.ms, self.vs, self.roots))
+            m, v, root = (
+                memory[k + 1].first(self.m).flat for memory in (self.ms, self.vs, self.roots)
+            )
             torch.lerp(before[0], g.flat, 1 - B1, out=m)
             torch.mul(before[1], B2, out=v).addcmul_(g.flat, g.flat, value=1 - B2)
             torch.div(v, 1 - B2**self.count, out=root).add_(ROOT).sqrt_()
@@ -268,7 +273,7 @@ class Tape:
 
     def by_rows(self, batch: Batch) -> Tensor:
         """(M, n, c) the gradient of the answers' loss at theta' by the rows it was trained on."""
-        up, by_m, by_v, p, curved, base = (held.first(self.m) for held in self.scratch)
+        up, by_m, by_v, p, curved, base = (space.first(self.m) for space in self.scratch)
         self.net.gradient(self.theta, batch.x_cf, batch.t, batch.w_cf, up, "answers")
         adam = self.shift.optimizer == "adam"
         last = self.shift.inner - 1

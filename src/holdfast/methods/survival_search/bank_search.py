@@ -20,8 +20,11 @@ from holdfast.methods.survival_search.donors import offer_donors
 from holdfast.methods.survival_search.guide import Guide, TreeGuide
 from holdfast.methods.survival_search.leaf_stack import LeafStack
 from holdfast.methods.survival_search.problem import SurvivalProblem
+from holdfast.methods.tree_search.best_moves import BestMoves
+from holdfast.methods.tree_search.grow import exchange, grow
 from holdfast.methods.tree_search.moves import CellMoves, PersonalMoves, repaired
-from holdfast.methods.tree_search.search import BestMoves, TreeSearch, exchange, grow, pull_back
+from holdfast.methods.tree_search.pull_back import pull_back
+from holdfast.methods.tree_search.search import TreeSearch
 from holdfast.methods.tree_search.single_changes import SingleChanges
 from holdfast.models.base import Model
 

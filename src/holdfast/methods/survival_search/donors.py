@@ -13,8 +13,8 @@ from torch import Tensor
 
 from holdfast.methods._data import DataMethod
 from holdfast.methods.survival_search.problem import TINY, SurvivalProblem
+from holdfast.methods.tree_search.best_moves import BestMoves
 from holdfast.methods.tree_search.moves import PersonalMoves
-from holdfast.methods.tree_search.search import BestMoves
 
 LIKELY = 256  # data rows, the surest by the model in use, about which the guide is asked
 DONORS = 32  # of these, the surest by the guide

@@ -15,6 +15,7 @@ them.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -136,79 +137,121 @@ def decide(changes: LeafChanges, rows: Tensor, max_nodes: int) -> tuple[Tensor, 
         if not len(same):
             continue
         bound = Bound(table, LinearGoal.of(problem, label, table.k, table.outputs))
-        for some in chunks(same, PEOPLE):
-            found[some], taken[some], proved[some] = _decide(changes, bound, rows[some], max_nodes)
+        for part in chunks(same, PEOPLE):
+            found[part], taken[part], proved[part] = _decide(changes, bound, rows[part], max_nodes)
             if problem.budget.over():
                 break
     return found, taken, proved
 
 
+@dataclass(frozen=True, eq=False)
+class Boxes:
+    """Boxes of cells that are still to be looked at."""
+
+    cells: Tensor  # (p, m) which cells are inside
+    row: Tensor  # (p,) whose they are
+    rank: Tensor  # (p,) the largest is looked at first
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def where(self, chosen: Tensor) -> "Boxes":
+        """Those of a mask (p,)."""
+        return Boxes(self.cells[chosen], self.row[chosen], self.rank[chosen])
+
+    def and_more(self, parts: Sequence[Tensor], row: Tensor, rank: Tensor) -> "Boxes":
+        """With further boxes, every part of which belongs to these rows."""
+        times = len(parts)
+        return Boxes(
+            torch.cat([self.cells, *parts]),
+            torch.cat([self.row, *[row] * times]),
+            torch.cat([self.rank, *[rank] * times]),
+        )
+
+
 def _decide(
     changes: LeafChanges, bound: Bound, rows: Tensor, max_nodes: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    problem = changes.problem
+    """The same for rows that want one class and fit into memory together."""
     personal = changes.personal
     r = len(rows)
-    spans = personal.moves.spans
-    most = problem.feasible.encoding.max_changes
     taken = personal.own[rows]
     looked = torch.zeros(r, dtype=torch.int64)
     found = torch.zeros(r, dtype=torch.bool)
     undecided = torch.zeros(r, dtype=torch.bool)
-    # (p, m) the boxes, and (p,) whose they are
-    box = personal.price[rows].isfinite()
-    row = torch.arange(r)
-    rank = torch.zeros(r, dtype=torch.float64)
-    while len(box):
-        if problem.budget.over():
-            undecided[row] = True
+    every_cell = personal.price[rows].isfinite()
+    boxes = Boxes(every_cell, torch.arange(r), torch.zeros(r, dtype=torch.float64))
+    while len(boxes):
+        if changes.problem.budget.over():
+            undecided[boxes.row] = True
             break
-        now = _first(row, rank, WIDTH)
-        these = box[now]
-        of_row = row[now]
-        box = box[~now]
-        row = row[~now]
-        rank = rank[~now]
-        looked += torch.bincount(of_row, minlength=r)
-        person = rows[of_row]
-        ub, votes, total = bound(these, changes.outside_fixed[person], spans)
-        alive = ub > -SLACK
-        if most:
-            own = personal.own[person]
-            stays = these.gather(1, own) & ~personal.moved[person].gather(1, own)
-            alive &= (~stays).sum(1) + personal.rest_count[person] <= most
-        these = these[alive]
-        of_row = of_row[alive]
-        person = person[alive]
-        ub = ub[alive]
-        votes = votes[alive]
-        total = total[alive]
-        if len(these):
-            top, point, size = _favourites(votes, these, personal.price[person], spans)
-            ok = _holds(changes, person, point)
-            hit = ok.nonzero().squeeze(1)
-            found[of_row[hit]] = True
-            taken[of_row[hit]] = point[hit]
-            conflict = torch.where(size > 1, total[:, None] - top, -1.0)
-            agreed = conflict.amax(1) <= 1e-4 * total
-            feature = torch.where(agreed, size.argmax(1), conflict.argmax(1))
-            stuck = (size.amax(1) <= 1) & ~ok
-            undecided[of_row[stuck]] = True
-            split = ~stuck & ~ok
-            owner = personal.moves.feature
-            parts = _split(
-                these[split], votes[split], top[split], point[split], feature[split], owner
-            )
-            box = torch.cat([box, *parts])
-            row = torch.cat([row, of_row[split], of_row[split]])
-            rank = torch.cat([rank, ub[split], ub[split]])
+        first = _first(boxes.row, boxes.rank, WIDTH)
+        looked += torch.bincount(boxes.row[first], minlength=r)
+        seen = _promising(changes, bound, rows, boxes.where(first))
+        boxes = boxes.where(~first)
+        if len(seen.boxes):
+            # The best of each box is asked for; where it fails, the box is cut in two.
+            row = seen.boxes.row
+            top, point, size = seen.favourites(changes, rows)
+            holds = _holds(changes, rows[row], point)
+            found[row[holds]] = True
+            taken[row[holds]] = point[holds]
+            stuck = (size.amax(1) <= 1) & ~holds
+            undecided[row[stuck]] = True
+            split = ~stuck & ~holds
+            parts = seen.cut(changes, split, top, point, size)
+            boxes = boxes.and_more(parts, row[split], seen.boxes.rank[split])
         over = looked >= max_nodes
-        undecided[row[over[row]]] = True
-        stay = ~(found | over)[row]
-        box = box[stay]
-        row = row[stay]
-        rank = rank[stay]
+        undecided[boxes.row[over[boxes.row]]] = True
+        boxes = boxes.where(~(found | over)[boxes.row])
     return found, taken, ~(found | undecided)
+
+
+@dataclass(frozen=True, eq=False)
+class Bounded:
+    """Boxes that may hold an answer, ranked by their bounds, and how their leaves vote."""
+
+    boxes: Boxes
+    votes: Tensor  # (p, m)
+    total: Tensor  # (p,)
+
+    def favourites(self, changes: LeafChanges, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """See `_favourites`."""
+        personal = changes.personal
+        price = personal.price[rows[self.boxes.row]]
+        return _favourites(self.votes, self.boxes.cells, price, personal.moves.spans)
+
+    def cut(
+        self, changes: LeafChanges, split: Tensor, top: Tensor, point: Tensor, size: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Two boxes for each of those to split: along the feature whose cells the leaves disagree
+        about most, or where they agree, that with most cells."""
+        conflict = torch.where(size > 1, self.total[:, None] - top, -1.0)
+        agreed = conflict.amax(1) <= 1e-4 * self.total
+        feature = torch.where(agreed, size.argmax(1), conflict.argmax(1))
+        return _split(
+            self.boxes.cells[split],
+            self.votes[split],
+            top[split],
+            point[split],
+            feature[split],
+            changes.personal.moves.feature,
+        )
+
+
+def _promising(changes: LeafChanges, bound: Bound, rows: Tensor, boxes: Boxes) -> Bounded:
+    """The boxes whose bound reaches the goal, with no more changes than are allowed."""
+    personal = changes.personal
+    person = rows[boxes.row]
+    upper, votes, total = bound(boxes.cells, changes.outside_fixed[person], personal.moves.spans)
+    alive = upper > -SLACK
+    most = changes.problem.feasible.encoding.max_changes
+    if most:
+        unchanged = personal.own[person]
+        stays = boxes.cells.gather(1, unchanged) & ~personal.moved[person].gather(1, unchanged)
+        alive &= (~stays).sum(1) + personal.rest_count[person] <= most
+    ranked = Boxes(boxes.cells[alive], boxes.row[alive], upper[alive])
+    return Bounded(ranked, votes[alive], total[alive])
 
 
 def _first(row: Tensor, rank: Tensor, count: int) -> Tensor:

@@ -56,6 +56,8 @@ class CellMoves:
         is_level = list[bool]()
         to_missing = list[bool]()
         ends = list[Array]()
+        # A number has one encoded column and ends of its cells; a category has a column for each
+        # level, which is its cell.
         for i, c in enumerate(cells):
             spans.append((count, count + c.count))
             count += c.count
@@ -198,8 +200,8 @@ class PersonalMoves:
         x = feasible.x
         encoding = feasible.encoding
         column = moves.column
-        own = moves.within(start)
-        stays = torch.zeros(len(x), len(moves), dtype=torch.bool).scatter_(1, own, True)
+        unchanged = moves.within(start)
+        stays = torch.zeros(len(x), len(moves), dtype=torch.bool).scatter_(1, unchanged, True)
         value_now = x[:, column]
         lo = feasible.lo[:, column]
         hi = feasible.hi[:, column]
@@ -229,7 +231,7 @@ class PersonalMoves:
         rest_price = rounded(((start - x).abs() * encoding.weight * rest).double().sum(1))
         changed = encoding.per_feature(((start != x) & rest).to(x.dtype)) > 0
         return PersonalMoves(
-            moves, feasible, start, own, value, price, moved, rest_price, changed.sum(1)
+            moves, feasible, start, unchanged, value, price, moved, rest_price, changed.sum(1)
         )
 
     def __len__(self) -> int:
@@ -254,13 +256,13 @@ class PersonalMoves:
         that has stayed so far: how many features are changed then, the price, and whether it can be
         made."""
         moves = self.moves
-        own = self.own[person]
+        unchanged = self.own[person]
         count, price = (v[:, None] for v in self.cost(person, taken))
-        left = self.price[person].gather(1, own)[:, moves.feature]
-        stayed = self.moved[person].gather(1, own)[:, moves.feature]
+        left = self.price[person].gather(1, unchanged)[:, moves.feature]
+        stayed = self.moved[person].gather(1, unchanged)[:, moves.feature]
         count = count + self.moved[person].long() - stayed.long()
         price = price + self.price[person] - left
-        fits = (taken == own)[:, moves.feature] & price.isfinite()
+        fits = (taken == unchanged)[:, moves.feature] & price.isfinite()
         most = self.feasible.encoding.max_changes
         return count, price, fits & (count <= most) if most else fits
 
@@ -285,8 +287,8 @@ class PersonalMoves:
         missing = self.moves.missing_column[move]
         z[(owner == owner[column][:, None]) & self.moves.is_level[move][:, None]] = 0.0
         if self.moves.gaps:
-            some = (missing >= 0).nonzero().squeeze(1)
-            z[some, missing[some]] = self.moves.to_missing[move[some]].to(z.dtype)
+            with_gap = (missing >= 0).nonzero().squeeze(1)
+            z[with_gap, missing[with_gap]] = self.moves.to_missing[move[with_gap]].to(z.dtype)
         return z.scatter_(1, column[:, None], self.value[person, move][:, None])
 
     def keep_rules(self, person: Tensor, taken: Tensor) -> Tensor:
@@ -320,9 +322,9 @@ def repaired(feasible: FeasibleSet, z: Tensor) -> Tensor:
     kept = feasible.contains(z)
     if bool(kept.all()):
         return z
-    held = (z != feasible.x) & feasible.encoding.in_rule
+    changed = (z != feasible.x) & feasible.encoding.in_rule
     others = replace(
-        feasible, lo=torch.where(held, z, feasible.lo), hi=torch.where(held, z, feasible.hi)
+        feasible, lo=torch.where(changed, z, feasible.lo), hi=torch.where(changed, z, feasible.hi)
     )
     return torch.where(kept[:, None], z, others.project(z))
 

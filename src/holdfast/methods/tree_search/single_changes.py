@@ -107,17 +107,17 @@ class LeafChanges(SingleChanges):
 
     def gaps(self, person: Tensor, taken: Tensor, tried: Tensor) -> Tensor:
         out = torch.full(tried.shape, -torch.inf, dtype=torch.float64)
-        for some in chunks(torch.arange(len(taken)), STATES):
-            who = person[some]
+        for part in chunks(torch.arange(len(taken)), STATES):
+            who = person[part]
             moves = tried.shape[1]
-            raw = self._outputs(taken[some], self.outside_fixed[who])  # (s, m, k)
+            raw = self._outputs(taken[part], self.outside_fixed[who])  # (s, m, k)
             if self.sign is not None and self.table.k == 1 and self.table.outputs == "logits":
                 gap = raw.squeeze(2) * self.sign[who, None]
             else:
                 scores = to_scores(raw.flatten(0, 1), self.table.outputs)
                 gap = self.problem.goal[who.repeat_interleave(moves)].gap(scores).view(-1, moves)
-            gap = torch.where(tried[some], rounded(gap), -torch.inf)
-            out[some] = self._decided(gap, raw, who, taken[some]) if self.ties else gap
+            gap = torch.where(tried[part], rounded(gap), -torch.inf)
+            out[part] = self._decided(gap, raw, who, taken[part]) if self.ties else gap
         return out
 
     def _decided(self, gap: Tensor, raw: Tensor, person: Tensor, taken: Tensor) -> Tensor:
@@ -130,11 +130,11 @@ class LeafChanges(SingleChanges):
         who = person[state]
         scores = to_scores(raw[state, move], self.table.outputs)
         wins, open_ = self.table.ties.of(problem, problem.goal.label[who], scores)
-        for some in chunks(open_.nonzero().squeeze(1), ROWS):
+        for part in chunks(open_.nonzero().squeeze(1), ROWS):
             z = self.personal.after(
-                self.personal.rows(who[some], taken[state[some]]), who[some], move[some]
+                self.personal.rows(who[part], taken[state[part]]), who[part], move[part]
             )
-            wins[some] = problem[who[some]].judged(z)
+            wins[part] = problem[who[part]].judged(z)
         gap[state, move] = problem.goal.margin + torch.where(wins, 2 * SLACK, 0.0).double()
         return gap
 
@@ -166,11 +166,11 @@ class ModelChanges(SingleChanges):
         out = torch.full(tried.shape, -torch.inf, dtype=torch.float64)
         state, move = tried.nonzero(as_tuple=True)
         z = self.personal.rows(person, taken)
-        for some in chunks(torch.arange(len(state)), ROWS):
-            who = person[state[some]]
-            to = move[some]
-            rows = self.personal.after(z[state[some]], who, to)
-            out[state[some], to] = rounded(
+        for part in chunks(torch.arange(len(state)), ROWS):
+            who = person[state[part]]
+            to = move[part]
+            rows = self.personal.after(z[state[part]], who, to)
+            out[state[part], to] = rounded(
                 self.problem.goal[who].gap(self.problem.model(rows)).double()
             )
         return out

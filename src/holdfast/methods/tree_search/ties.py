@@ -57,10 +57,10 @@ def _rule(problem: SearchProblem, label: int, first: int) -> bool | None:
     goal = replace(problem.goal, label=torch.full((len(rows),), label))
     scores = problem.model(rows)
     level = ((goal.gap(scores) - goal.margin).abs() <= SLACK) & (first_of_best(scores) == first)
-    some = level.nonzero().squeeze(1)[:SAMPLE]
-    if len(some) < FEWEST:
+    tied = level.nonzero().squeeze(1)[:SAMPLE]
+    if len(tied) < FEWEST:
         return None
-    won = goal[some].met(
-        problem.model.score_frame(problem.model.schema.decode(rows[some]), rows[some])
+    won = goal[tied].met(
+        problem.model.score_frame(problem.model.schema.decode(rows[tied]), rows[tied])
     )
     return bool(won[0]) if bool((won == won[0]).all()) else None

@@ -8,9 +8,11 @@ more memory is taken than the file is long.
 
 import json
 import math
+import os
 import struct
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,6 +24,7 @@ from holdfast.errors import FileError, HoldfastError
 from holdfast.models.formats.limits import parse_json
 
 MOST_HEADER = 100_000_000  # bytes
+IMAGE_MARK = "holdfast-image"  # the string that the file of an image model has
 DTYPES = {
     "F64": torch.float64,
     "F32": torch.float32,
@@ -38,6 +41,30 @@ DTYPES = {
 
 # each tensor's dtype, shape and first byte in the file
 Places = dict[str, tuple[torch.dtype, list[int], int]]
+
+
+@dataclass(frozen=True, eq=False)
+class OpenedFile(os.PathLike[str]):
+    """A file whose header has been read and checked, so that whoever reads on need not do it again;
+    wherever a path is asked for, it is one."""
+
+    path: Path
+    metadata: dict[str, str]
+    places: Places
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+
+def opened(path: Path) -> Path | OpenedFile:
+    """The file with its header, or its path if there is no such file, or it is something else."""
+    try:
+        return OpenedFile(path, *read_header(path))
+    except (OSError, FileError):
+        return path
 
 
 def read_header(path: Path) -> tuple[dict[str, str], Places]:
@@ -95,11 +122,15 @@ def _placed(entries: dict[str, Any], start: int) -> tuple[Places, int]:
 
 
 def read(
-    path: str | Path, keep: Callable[[str], bool] = lambda name: True
+    path: str | os.PathLike[str], keep: Callable[[str], bool] = lambda name: True
 ) -> tuple[dict[str, str], dict[str, Tensor]]:
     """The strings of a file, and those of its tensors whose names are to be kept."""
     try:
-        metadata, places = read_header(Path(path))
+        if isinstance(path, OpenedFile):
+            metadata = path.metadata
+            places = path.places
+        else:
+            metadata, places = read_header(Path(path))
         with Path(path).open("rb") as file:
             return metadata, {
                 name: _tensor(file, *place) for name, place in places.items() if keep(name)
@@ -120,7 +151,7 @@ def _tensor(file: Any, dtype: torch.dtype, shape: list[int], begin: int) -> Tens
 
 
 def read_marked(
-    path: str | Path,
+    path: str | os.PathLike[str],
     mark: str,
     what: str,
     writer: str,
@@ -141,7 +172,7 @@ def read_marked(
 
 
 @contextmanager
-def damage_reported(path: str | Path) -> Generator[None]:
+def damage_reported(path: str | os.PathLike[str]) -> Generator[None]:
     """Whatever goes wrong with what a file says, which may be anything, is an error that names the
     file."""
     try:
@@ -152,12 +183,10 @@ def damage_reported(path: str | Path) -> Generator[None]:
         raise FileError(f"{str(path)!r} is damaged ({type(error).__name__}: {error})") from error
 
 
-def metadata_of(path: str | Path) -> dict[str, str]:
+def metadata_of(path: str | os.PathLike[str]) -> dict[str, str]:
     """The strings of a file; none if there is no such file, or it is something else."""
-    try:
-        return read_header(Path(path))[0]
-    except (OSError, FileError):
-        return {}
+    file = path if isinstance(path, OpenedFile) else opened(Path(path))
+    return file.metadata if isinstance(file, OpenedFile) else {}
 
 
 def write(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, object]) -> None:

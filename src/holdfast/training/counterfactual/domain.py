@@ -108,7 +108,8 @@ class Domain:
     def hold_(self, to: Tensor, x: Tensor) -> None:
         """Let rows, in place, be where they can be reached from x, column by column:
 
-        to_d := x_d    where d is fixed,  may only fall and to_d > x_d,  or may only rise and to_d < x_d
+        to_d := x_d    where d is fixed,  may only fall and to_d > x_d,  or may only rise and
+                       to_d < x_d
         """
         fixed, up, down = self._held
         for columns in fixed:

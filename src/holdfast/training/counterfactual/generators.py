@@ -41,6 +41,8 @@ class GeneratorSettings:
                 raise SettingError("there is no conformal term inside training; set conformal=0")
             variant = Variant(lam=method.lam, energy=method.energy, tau=method.tau, lr=method.lr)
             return cls(variant, method.steps, method)
+        # The search inside training is written out for whole stacks (`search.py`), with one
+        # distance, one loss and plain steps.
         if isinstance(method, Descent):
             usual = (method.loss, method.optimizer, method.relax) == (
                 "cross_entropy",
@@ -54,15 +56,14 @@ class GeneratorSettings:
                     "Descent.generic(...)"
                 )
         elif isinstance(method, REVISE):
-            usual = distance_of(method.norm) == l1
-            if not usual:
+            if distance_of(method.norm) != l1:
                 raise SettingError(
                     f"inside training REVISE has the l1 distance; set norm=1, not {method.norm}"
                 )
         else:
-            known = "ECCCo, Descent, REVISE and Omniscient"
             raise SettingError(
-                f"a {type(method).__name__} cannot be used inside training; there are {known}"
+                f"a {type(method).__name__} cannot be used inside training; there are ECCCo, "
+                "Descent, REVISE and Omniscient"
             )
         return cls(Variant(lam=method.lam, energy=0.0, lr=method.lr), method.steps, method)
 
@@ -77,7 +78,9 @@ class GeneratorSettings:
         """The autoencoder to search in, trained on rows x unless the method has one."""
         if not isinstance(self.method, REVISE):
             return None
-        moves_all = "REVISE moves all columns at once, so it cannot keep those that may not change"
         if domain.binds:
-            raise SettingError(f"{moves_all}; take ECCCo, or a schema in which everything may")
+            raise SettingError(
+                "REVISE moves all columns at once, so it cannot keep those that may not change; "
+                "take ECCCo, or a schema in which everything may"
+            )
         return self.method.ready_autoencoder(x, schema, progress=progress)

@@ -16,8 +16,8 @@ In an epoch counterfactuals of a random part of the rows are searched for with t
 at the beginning, and split into near-equal groups, one for each mini-batch; with refresh="batch"
 each group is made when its batch comes.
 
-    draft    the paper's first version: x+ = x_i, no ridge, and the adversarial term counts x' itself, where that is
-             within epsilon of x_i
+    draft    the paper's first version: x+ = x_i, no ridge, and the adversarial term counts x'
+             itself, where that is within epsilon of x_i
     omni     no search: x' = x+ = x~ = one of the rows that the network gives y+, with the class y+
 
 Altmeyer et al., "Counterfactual Training: Teaching Models Plausible and Actionable Explanations",
@@ -153,9 +153,9 @@ def _check_outputs(models: ModelStack, x: Tensor, classes: int) -> None:
 
 def _words(epoch: int, epochs: int, numbers: Tensor, name: str = "") -> str:
     """A network's numbers for the terminal, those of most interest first: it may be narrow."""
-    known = dict(zip(COLUMNS, (float(value) for value in numbers), strict=True))
+    by_name = dict(zip(COLUMNS, (float(value) for value in numbers), strict=True))
     shown = ("accuracy", "validation", "matured", "divergence", "ridge", "adversarial", "steps")
-    shown_numbers = (f"{n} {known[n]:.3g}" for n in shown if not math.isnan(known[n]))
+    shown_numbers = (f"{n} {by_name[n]:.3g}" for n in shown if not math.isnan(by_name[n]))
     return f"{name} {epoch + 1}/{epochs} ".lstrip() + " ".join(shown_numbers)
 
 
@@ -210,12 +210,12 @@ class ContrastTraining:
         lr = each("lr")
         self.search = SearchSettings(lam, energy, tau, lr, shared.steps, shared.epsilon)
         self.weighted = bool((self.clf != 1).any())
+        # Drawn for all networks alike, so that variants differ in their settings alone.
         self.draws = RowDraws(variation, len(x), shared.count)
         self.classes = ClassRows.of(labels, classes)
         self.buffers = dict[int, SearchBuffers]()
         self.splits = dict[tuple[int, int], BatchSplit]()
-        several = shared.kind == "plain" or int((self.classes.size > 0).sum()) > 1
-        if not several:
+        if shared.kind != "plain" and int((self.classes.size > 0).sum()) < 2:
             raise SettingError("counterfactuals need rows of at least two classes")
 
     def epoch(self, epoch: int, validation: tuple[Tensor, Tensor] | None = None) -> Tensor:
@@ -236,8 +236,8 @@ class ContrastTraining:
             )
             sums = list[Tensor]()
             for batch, group in parts:
-                some = rows[:, group]
-                pairs = self.pairs(some, u[:, :, group], self._buffers(*some.shape))
+                drawn = rows[:, group]
+                pairs = self.pairs(drawn, u[:, :, group], self._buffers(*drawn.shape))
                 sums.append(self._contrast(order[:, batch], pairs))
             means = torch.stack(sums).sum(0) / rows.shape[1]
         right = [self.accuracy(self.x, self.labels)]
@@ -303,12 +303,12 @@ class ContrastTraining:
         size = nn.functional.one_hot(now, self.classes.count).sum(1)  # (M, K)
         start = (size.cumsum(1) - size).gather(1, wanted)
         many = size.gather(1, wanted)
-        some = many > 0
-        place = torch.where(some, start + (u * many).long(), (u * x.shape[1]).long())
+        there = many > 0
+        place = torch.where(there, start + (u * many).long(), (u * x.shape[1]).long())
         row = now.argsort(dim=1, stable=True).gather(1, place)
         chosen = x.gather(1, row[..., None].expand(-1, -1, x.shape[2]))
-        label = torch.where(some, wanted, y.gather(1, row))
-        all_ = torch.ones_like(some)
+        label = torch.where(there, wanted, y.gather(1, row))
+        all_ = torch.ones_like(there)
         return ContrastPairs(chosen, chosen, label, chosen, label, all_, all_, torch.zeros(len(x)))
 
     # ---- the objective
@@ -373,10 +373,10 @@ class ContrastTraining:
         lost = (
             torch.zeros(self.models.count).index_add_(0, owner, (~g.isfinite()).float())[owner] > 0
         )
-        before = [held[lost] for held in self.optimizer.held]
+        before = [memory[lost] for memory in self.optimizer.held]
         self.optimizer.step(torch.where(lost, 0.0, g))
-        for held, value in zip(self.optimizer.held, before, strict=True):
-            held[lost] = value
+        for memory, value in zip(self.optimizer.held, before, strict=True):
+            memory[lost] = value
 
     def _split(self, n: int, counterfactuals: int) -> BatchSplit:
         key = n, counterfactuals

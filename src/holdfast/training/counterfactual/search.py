@@ -2,7 +2,8 @@
 stack at once.
 
     x_k = P( x_{k-1} - lr g_k ),   k = 1 .. T,   from x_0 = x
-    g_k = d/dx { CE(M(x), t) + lam |x - x_0|_1 + energy phi_k (E + 1e-3 E^2) },   E = -M(x)_t; phi: `methods._energy`
+    g_k = d/dx { CE(M(x), t) + lam |x - x_0|_1 + energy phi_k (E + 1e-3 E^2) }
+          E = -M(x)_t; phi: `methods._energy`
 
     mature     the first x_k with S_t >= tau, S = softmax(M(x_k)); a row stops there
     nascent    the last x_k, up to there, with |x_k - x_0|_inf <= epsilon; x_0 is one
@@ -269,8 +270,8 @@ def search_counterfactuals(
     rows = torch.arange(m * n).view(m, n)
     parts = max(1, -(-x.numel() // CELLS))
     for place in rows.tensor_split(parts, 1) if n else ():
-        some = slice(int(place[0, 0]), int(place[0, -1]) + 1)
-        part = x[:, some].mT if wide else x[:, some].mT.contiguous()
+        worked_on = slice(int(place[0, 0]), int(place[0, -1]) + 1)
+        part = x[:, worked_on].mT if wide else x[:, worked_on].mT.contiguous()
         position = (
             RowPosition(part, domain)
             if autoencoder is None
@@ -281,7 +282,16 @@ def search_counterfactuals(
         if wide and bound.known and domain.encoding is None:
             tracker.begin(position.rows())
         _search(
-            models, part, wanted[:, None, some], place, how, tracker, position, bound, shape, out
+            models,
+            part,
+            wanted[:, None, worked_on],
+            place,
+            how,
+            tracker,
+            position,
+            bound,
+            shape,
+            out,
         )
     return out
 
@@ -306,7 +316,7 @@ def _search(
     back = -how.lr * how.lam
     tiny = torch.finfo(x.dtype).tiny
     moving = torch.ones(len(x), 1, x.shape[2], dtype=x.dtype)  # 0 for rows that have stopped
-    own = moving
+    asked = moving
     before = x
     speed = moving
     drag = moving
@@ -329,10 +339,10 @@ def _search(
             counts = now
             speed = moving * rate
             drag = moving * back
-        own = own if k else torch.zeros_like(z).scatter_(1, t, 1.0)  # e_t
+        asked = asked if k else torch.zeros_like(z).scatter_(1, t, 1.0)  # e_t
         # The derivative by the scores: S - e_t of the cross-entropy, w (-1 + 2e-3 M_t) e_t of the
         # energy. Rows that have stopped stay where they are.
-        v = torch.addcmul(s, own, torch.addcmul(constant[k], linear[k], z)).mul_(speed)
+        v = torch.addcmul(s, asked, torch.addcmul(constant[k], linear[k], z)).mul_(speed)
         base, to = position.base()
         SIGN_OF_DIFFERENCE(drag, p, x, 0, tiny, grad_input=to)
         slope = pullback.slope(v)
@@ -345,19 +355,19 @@ def _search(
         before = p
         # go on with the others, and some more: as many for all networks
         if most <= LEFT * moving.shape[2]:
-            some, stopped = (
+            going_on, stopped = (
                 moving[:, 0].argsort(dim=1, descending=True, stable=True).tensor_split([most], 1)
             )
             tracker.stop(p, stopped)
             out.write(place, p, tracker.inside, moving, stopped)
-            x = picked(x, some)
-            t = picked(t, some)
-            moving = picked(moving, some)
-            own = picked(own, some)
-            before = picked(before, some)
-            place = place.gather(1, some)
+            x = picked(x, going_on)
+            t = picked(t, going_on)
+            moving = picked(moving, going_on)
+            asked = picked(asked, going_on)
+            before = picked(before, going_on)
+            place = place.gather(1, going_on)
             counts = []
-            tracker.keep(some)
-            position.keep(some)
+            tracker.keep(going_on)
+            position.keep(going_on)
     if steps:
         out.steps.add_(torch.tensor(steps).sum(0))

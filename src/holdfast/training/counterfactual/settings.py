@@ -33,7 +33,8 @@ SETTINGS = {
 class CounterfactualObjective:
     """What Counterfactual Training minimises; the defaults are those of the paper.
 
-        l_clf CE(M(x), y)  +  l_div (E(x+) - E(x'))  +  l_reg (E(x+)^2 + E(x')^2)  +  l_adv CE(M(x~), y)
+        l_clf CE(M(x), y)  +  l_div (E(x+) - E(x'))  +  l_reg (E(x+)^2 + E(x')^2)
+                           +  l_adv CE(M(x~), y)
 
     with x' a mature counterfactual, x~ a nascent one, x+ a real row of the class that x' was to
     reach, and E its energy, minus the logit of that class.
@@ -61,16 +62,14 @@ class CounterfactualObjective:
 
     def __post_init__(self) -> None:
         _check_objective(self.objective)
-        good = isinstance(self.burn_in, int | float) and 0 <= self.burn_in <= 1
-        if not good:
+        if not (isinstance(self.burn_in, int | float) and 0 <= self.burn_in <= 1):
             raise SettingError(f"burn_in must be a share between 0 and 1, got {self.burn_in!r}")
 
     def check_used(self) -> None:
         """Raise an error if a weight was changed that the objective has no use for."""
         for term in OFF[self.objective]:
             name = f"l_{term}"
-            changed = getattr(self, name) != getattr(CounterfactualObjective, name)
-            if changed:
+            if getattr(self, name) != getattr(CounterfactualObjective, name):
                 raise SettingError(
                     f"{name} is set, which objective={self.objective!r} has no use for"
                 )
@@ -115,8 +114,7 @@ class CounterfactualSearch:
         steps = GeneratorSettings.of(self.generator).steps
         count = self.n_counterfactuals
         require_integer("steps of the generator", steps)
-        good = count is None or (isinstance(count, Integral) and count >= 1)
-        if not good:
+        if count is not None and not (isinstance(count, Integral) and count >= 1):
             raise SettingError(
                 "n_counterfactuals must be an integer of at least 1, or None for all, got "
                 f"{count!r}"
@@ -132,9 +130,9 @@ def variants_of(
     """Name -> which program trains it, and its settings."""
     generator = GeneratorSettings.of(search.generator)
     weights = {term: getattr(objective, f"l_{term}") for term in ("clf", "div", "reg", "adv")}
-    usual = replace(
-        generator.variant, **weights, **({} if search.tau is None else {"tau": search.tau})
-    )
+    usual = replace(generator.variant, **weights)
+    if search.tau is not None:
+        usual = replace(usual, tau=search.tau)
     if variants is None:
         objective.check_used()
         variants = {objective.objective: {}}
@@ -143,32 +141,46 @@ def variants_of(
             "variants must name at least one, like {'gentle': {'l_reg': 0.25}}, got "
             f"{variants!r}"
         )
-    out = dict[str, tuple[Kind, Variant]]()
-    known = "objective", *SETTINGS
-    for name, settings in variants.items():
-        for key in settings:
-            if key not in known:
-                raise SettingError(
-                    f"variant {name!r} has an unknown setting {key!r}; {did_you_mean(key, known)}"
-                )
-        chosen = _check_objective(settings.get("objective", objective.objective))
-        idle = [key for key in settings if SETTINGS.get(key) in OFF[chosen]]
-        if idle:
+    return {
+        str(name): _variant(str(name), settings, objective.objective, usual, generator)
+        for name, settings in variants.items()
+    }
+
+
+def _variant(
+    name: str,
+    settings: Mapping[str, float | str],
+    objective: str,
+    usual: Variant,
+    generator: GeneratorSettings,
+) -> tuple[Kind, Variant]:
+    """Which program trains a variant, and its settings."""
+    names = "objective", *SETTINGS
+    for key in settings:
+        if key not in names:
             raise SettingError(
-                f"variant {name!r} sets {idle[0]}, which objective={chosen!r} has no use for"
+                f"variant {name!r} has an unknown setting {key!r}; {did_you_mean(key, names)}"
             )
-        own: dict[str, Any] = {
-            SETTINGS[key]: value for key, value in settings.items() if key != "objective"
-        }
-        variant = _checked(replace(usual, **(own | OFF[chosen])))
-        kind: Kind = "plain" if chosen == "plain" else "draft" if chosen == "draft" else "search"
-        if generator.omniscient and kind == "draft":
-            raise SettingError(
-                "objective='draft' needs counterfactuals that are searched for; Omniscient draws "
-                "rows"
-            )
-        out[str(name)] = ("omni" if generator.omniscient and kind == "search" else kind), variant
-    return out
+    chosen = _check_objective(settings.get("objective", objective))
+    # A weight that the objective sets to 0 was meant to change something.
+    idle = [key for key in settings if SETTINGS.get(key) in OFF[chosen]]
+    if idle:
+        raise SettingError(
+            f"variant {name!r} sets {idle[0]}, which objective={chosen!r} has no use for"
+        )
+    changed: dict[str, Any] = {
+        SETTINGS[key]: value for key, value in settings.items() if key != "objective"
+    }
+    variant = _checked(replace(usual, **(changed | OFF[chosen])))
+    if chosen == "plain":
+        return "plain", variant
+    if generator.omniscient and chosen == "draft":
+        raise SettingError(
+            "objective='draft' needs counterfactuals that are searched for; Omniscient draws rows"
+        )
+    if generator.omniscient:
+        return "omni", variant
+    return "draft" if chosen == "draft" else "search", variant
 
 
 def _check_objective(name: Any) -> str:

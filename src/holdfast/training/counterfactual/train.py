@@ -29,7 +29,12 @@ from holdfast.retraining.recipe import RecipeLike
 from holdfast.schema.schema import Schema
 from holdfast.training.counterfactual.domain import Domain
 from holdfast.training.counterfactual.generators import GeneratorSettings
-from holdfast.training.counterfactual.objective import COLUMNS, SharedSettings, fit_contrast
+from holdfast.training.counterfactual.objective import (
+    COLUMNS,
+    SharedSettings,
+    Variant,
+    fit_contrast,
+)
 from holdfast.training.counterfactual.settings import (
     CounterfactualObjective,
     CounterfactualSearch,
@@ -45,7 +50,8 @@ class CounterfactualTraining:
 
     >>> import holdfast as hf
     >>> data = hf.datasets.moons().take(range(200))
-    >>> recipe, variants = hf.Recipe(hidden=(8,), epochs=2), {"plain": {"objective": "plain"}, "full": {}}
+    >>> recipe = hf.Recipe(hidden=(8,), epochs=2)
+    >>> variants = {"plain": {"objective": "plain"}, "full": {}}
     >>> fit = hf.train_counterfactual(recipe, data.X, data.y, data.schema, variants=variants)
     >>> fit
     CounterfactualTraining(1 networks for each of 'plain', 'full')
@@ -137,76 +143,24 @@ def train_counterfactual(
     if not isinstance(objective, CounterfactualObjective):
         objective = CounterfactualObjective(objective)
     search = search or CounterfactualSearch()
-    run = BaseRun.of(recipe, X, y, schema, classes, seed)
-    if run.recipe.estimator is not None:
-        raise SettingError(
-            "only networks can learn from counterfactuals; this recipe is an estimator's"
-        )
-    attacks = "a recipe with epsilon > 0 attacks rows of its own"
-    if run.recipe.epsilon:
-        raise SettingError(f"{attacks}; set it 0 to train with counterfactuals")
+    run = _base_run(recipe, X, y, schema, classes, seed)
     require_integer("seeds", seeds)
     wanted = variants_of(objective, search, variants)
-    generator = GeneratorSettings.of(search.generator)
-    held_out = (
-        None
-        if validation is None
-        else (schema.encode(validation[0]), _labels(*validation, run.classes))
-    )
-    domain = Domain.of(
-        run.x, schema.encoding(), spread=search.spread, categories=search.respect_categories
-    )
-    shared = SharedSettings(
-        domain,
-        steps=generator.steps,
-        epsilon=float(search.epsilon),
-        count=search.n_counterfactuals,
-        burn_in=objective.burn_in,
-        refresh=search.refresh,
-        spare_wrong=objective.spare_wrong,
-        autoencoder=generator.autoencoder(run.x, schema, domain, progress),
-    )
+    held_out = None
+    if validation is not None:
+        held_out = schema.encode(validation[0]), _labels(*validation, run.classes)
+    shared = _shared_settings(objective, search, run.x, schema, progress)
     each = tuple(seed + i for i in range(int(seeds)))
-    module = run.recipe.network(run.x.shape[1], len(run.classes))
     groups = dict[str, ModelGroup]()
     history = dict[str, pd.DataFrame]()
     with Progress(progress, "counterfactual training") as bar:
         bar.total(len(wanted) * len(each))
         # each kind is a program of its own
         for kind in dict.fromkeys(kind for kind, _ in wanted.values()):
-            names = [name for name in wanted if wanted[name][0] == kind]
-            variation = Variation(each * len(names), each * len(names))
-            settings = [wanted[name][1] for name in names for _ in each]
-            models, numbers, seconds = fit_contrast(
-                module,
-                run.recipe.start(module),
-                run.x,
-                run.labels,
-                len(run.classes),
-                variation,
-                settings,
-                replace(shared, kind=kind),
-                run.recipe,
-                bar,
-                held_out,
-                [f"{name}, seed {s}:" for name in names for s in each],
-            )
-            origins = run.origins(variation)
-            if kind != "plain":
-                how = (
-                    kind,
-                    search.generator,
-                    schema.fingerprint,
-                    search.spread,
-                    search.respect_categories,
-                )
-                made = (
-                    f"{o} {v} {how} {shared.words(len(X))}"
-                    for o, v in zip(origins, settings, strict=True)
-                )
-                origins = tuple(hashlib.sha256(text.encode()).hexdigest()[:16] for text in made)
-            whole = ModelGroup(kind, models, origins=origins)
-            for i, name in enumerate(names):
+            chosen = {name: variant for name, (of, variant) in wanted.items() if of == kind}
+            of_kind = replace(shared, kind=kind)
+            whole, numbers, seconds = _train_kind(run, chosen, each, of_kind, search, bar, held_out)
+            for i, name in enumerate(chosen):
                 part = slice(i * len(each), (i + 1) * len(each))
                 groups[name] = whole.part(part, name)
                 history[name] = _history(name, each, numbers[:, part], seconds)
@@ -214,6 +168,98 @@ def train_counterfactual(
     return CounterfactualTraining(
         bank, pd.concat([history[name] for name in wanted], ignore_index=True)
     )
+
+
+def _base_run(
+    recipe: RecipeLike,
+    X: pd.DataFrame,
+    y: Outcomes,
+    schema: Schema,
+    classes: ClassNames | None,
+    seed: int,
+) -> BaseRun:
+    """The rows and the recipe, which must be one of a network that is not attacked."""
+    run = BaseRun.of(recipe, X, y, schema, classes, seed)
+    if run.recipe.estimator is not None:
+        raise SettingError(
+            "only networks can learn from counterfactuals; this recipe is an estimator's"
+        )
+    if run.recipe.epsilon:
+        raise SettingError(
+            "a recipe with epsilon > 0 attacks rows of its own; set it 0 to train with "
+            "counterfactuals"
+        )
+    return run
+
+
+def _shared_settings(
+    objective: CounterfactualObjective,
+    search: CounterfactualSearch,
+    x: Tensor,
+    schema: Schema,
+    progress: bool,
+) -> SharedSettings:
+    """What all networks have in common."""
+    generator = GeneratorSettings.of(search.generator)
+    domain = Domain.of(
+        x, schema.encoding(), spread=search.spread, categories=search.respect_categories
+    )
+    return SharedSettings(
+        domain,
+        steps=generator.steps,
+        epsilon=float(search.epsilon),
+        count=search.n_counterfactuals,
+        burn_in=objective.burn_in,
+        refresh=search.refresh,
+        spare_wrong=objective.spare_wrong,
+        autoencoder=generator.autoencoder(x, schema, domain, progress),
+    )
+
+
+def _train_kind(
+    run: BaseRun,
+    variants: dict[str, Variant],
+    seeds: tuple[int, ...],
+    shared: SharedSettings,
+    search: CounterfactualSearch,
+    bar: Progress,
+    held_out: tuple[Tensor, Tensor] | None,
+) -> tuple[ModelGroup, Tensor, list[float]]:
+    """The networks of all variants of one kind, each with every seed; their numbers, and the
+    seconds of the epochs."""
+    module = run.recipe.network(run.x.shape[1], len(run.classes))
+    variation = Variation(seeds * len(variants), seeds * len(variants))
+    settings = [variant for variant in variants.values() for _ in seeds]
+    models, numbers, seconds = fit_contrast(
+        module,
+        run.recipe.start(module),
+        run.x,
+        run.labels,
+        len(run.classes),
+        variation,
+        settings,
+        shared,
+        run.recipe,
+        bar,
+        held_out,
+        [f"{name}, seed {seed}:" for name in variants for seed in seeds],
+    )
+    origins = run.origins(variation)
+    if shared.kind != "plain":
+        # What a plain network does not depend on makes another network of the same seed.
+        searched = (
+            shared.kind,
+            search.generator,
+            run.schema.fingerprint,
+            search.spread,
+            search.respect_categories,
+        )
+        words = shared.words(len(run.x))
+        origins = tuple(
+            hashlib.sha256(f"{origin} {variant} {searched} {words}".encode()).hexdigest()[:16]
+            for origin, variant in zip(origins, settings, strict=True)
+        )
+    return ModelGroup(shared.kind, models, origins=origins), numbers, seconds
 
 
 def _labels(X: pd.DataFrame, y: Outcomes, names: Sequence[Any]) -> Tensor:

@@ -1,0 +1,1 @@
+"""`holdfast train`: one file per kind of model."""

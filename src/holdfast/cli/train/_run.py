@@ -1,0 +1,187 @@
+"""What training on a table has in common, whatever is trained: the rows, the files, the report."""
+
+import shlex
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from holdfast.cli.output import check_chart, check_ending, check_table, check_writable, print_report
+from holdfast.cli.train._options import check_share
+from holdfast.registry import split_names
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    import holdfast as hf
+    from holdfast.training.by_name import Trainer
+
+    Model = hf.Model | hf.CounterNet
+
+# of the history
+SHOWN = ("accuracy", "validation", "matured", "divergence", "ridge", "adversarial")
+
+
+@dataclass(frozen=True)
+class TrainingTable:
+    """The rows to learn from: which file, which outcome, what may change, what is held out."""
+
+    path: Path
+    target: str
+    schema: Path | None
+    fixed: Sequence[str] | None
+    test: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class Files:
+    """Where the model goes, and what else is written."""
+
+    out: Path
+    recipe: Path | None = None
+    history: Path | None = None
+    plot: Path | None = None
+
+    def check(self) -> None:
+        """Raise an error about the first that cannot be written, before the work."""
+        check_ending(self.out, (".safetensors",), "a model's")
+        check_writable(self.out, self.recipe, self.history, self.plot)
+        check_table(self.history)
+        check_chart(self.plot)
+
+
+def train(
+    kind: str, trainer: "Trainer", table: TrainingTable, files: Files, *, quiet: bool
+) -> None:
+    """Train on a table, write what is asked for, and report."""
+    if quiet:
+        warnings.simplefilter("ignore")
+    check_share(table.test)
+    files.check()
+    import holdfast as hf
+
+    # Rows held out are measured on and, where a trainer watches them, never learnt from.
+    X, y, schema = labelled(table.path, table.target, table.schema, split_names(table.fixed))
+    learn, rest = hf.datasets.held_out(len(X), table.test, table.seed)
+    unseen = X.iloc[rest], y.iloc[rest]
+    start = time.perf_counter()
+    trained = trainer.fit((X.iloc[learn], y.iloc[learn]), schema, unseen, not quiet)
+    seconds = time.perf_counter() - start
+    trained.model.save(files.out)
+    if files.recipe:
+        trainer.audit_recipe().save(files.recipe)
+    report = {
+        "kind": kind,
+        "model": str(files.out),
+        "rows": len(learn),
+        "test_rows": len(rest),
+        "seconds": round(seconds, 3),
+    }
+    report |= measured(trained.model, *unseen)
+    if trained.history is not None:
+        report |= write_history(trained.history, files.history, files.plot)
+    print_report(report, report_in_words)
+    if not quiet:
+        typer.echo(f"next: {next_command(files.out, trained.model)}", err=True)
+
+
+def labelled(
+    path: Path, target: str, schema: Path | None, fixed: Sequence[str]
+) -> "tuple[pd.DataFrame, pd.Series[Any], hf.Schema]":
+    """The rows of a file, their outcomes, and the schema, with some columns fixed."""
+    import holdfast as hf
+
+    given = None if schema is None else hf.Schema.load(schema)
+    X, y, read = hf.datasets.read_labelled(path, target, given)
+    return X, y, read.change(**{name: {"change": "fixed"} for name in fixed})
+
+
+def measured(model: "Model", X: "pd.DataFrame", y: "pd.Series[Any]") -> dict[str, Any]:
+    """Accuracy on rows held out; for a recourse network also how many answers get another class,
+    and their cost."""
+    import numpy as np
+
+    import holdfast as hf
+
+    if not len(X):
+        return {}
+    predicted: Any = model.predict(X)
+    out = {"accuracy": float((np.asarray(predicted) == y.to_numpy()).mean())}
+    if isinstance(model, hf.CounterNet):
+        cfs = model.recourse(X)
+        out["validity"] = float(cfs.found.mean())
+        if cfs.found.any():
+            out["cost_l1"] = float(cfs.cost("l1").mean())
+    return out
+
+
+def write_history(table: "pd.DataFrame", history: Path | None, plot: Path | None) -> dict[str, Any]:
+    """Write what is asked for of the history; for the report, where it is, and the first and the
+    last epoch."""
+    import holdfast as hf
+    from holdfast.render.charts.theme import save
+    from holdfast.render.charts.training import training_curves
+
+    if history:
+        hf.datasets.write_table(table, history)
+    if plot:
+        save(training_curves(table), plot)
+    first, last = hf.datasets.records(table.iloc[[0, -1]][["epoch", *SHOWN]])
+    files = {name: str(path) for name, path in (("history", history), ("plot", plot)) if path}
+    return {"first": first, "last": last} | files
+
+
+def report_in_words(report: dict[str, Any]) -> str:
+    """The report in a few lines."""
+    lines = [
+        f"{report['kind']} trained on {report['rows']:,} rows in {report['seconds']:.1f} s: "
+        f"{report['model']}"
+    ]
+    if "accuracy" in report:
+        lines.append(
+            f"on {report['test_rows']:,} rows held out: right about {report['accuracy']:.1%}"
+        )
+    if "validity" in report:
+        cost = f", at an l1 cost of {report['cost_l1']:.2f}" if "cost_l1" in report else ""
+        lines.append(f"recourse gets another class for {report['validity']:.1%} of them{cost}")
+    if "first" in report:
+        first = report["first"]
+        last = report["last"]
+        cells = [("", f"epoch {first['epoch']}", f"epoch {last['epoch']}")]
+        cells += [
+            (name, _figure(first[name]), _figure(last[name]))
+            for name in SHOWN
+            if last[name] is not None
+        ]
+        lines += [f"{name:<12}{a:>10}{b:>12}".rstrip() for name, a, b in cells]
+        lines += [f"{name}: {report[name]}" for name in ("history", "plot") if name in report]
+    return "\n".join(lines)
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def next_command(out: Path, model: "Model") -> str:
+    """What to type next, ready to be pasted into a shell but for the table."""
+    import holdfast as hf
+
+    classes = model.classes_.tolist() if isinstance(model, hf.CounterNet) else model.classes
+    target = ["--target", str(classes[-1])]
+    return shlex.join(
+        [
+            "holdfast",
+            "explain",
+            "people.csv",
+            "--model",
+            str(out),
+            *target,
+            "--out",
+            "recourse.parquet",
+        ]
+    )
