@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 import holdfast as hf
+from holdfast.auditing.audit import audit
 from holdfast.errors import ModelError, SchemaError, SettingError
-from holdfast.evaluation.audit import audit
 from holdfast.methods._path_integral import Path, Value, path_value, stack_value
 from holdfast.methods.stable_neighbor_search import (
     DEPTH,

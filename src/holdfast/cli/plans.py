@@ -231,7 +231,7 @@ def fresh(
     `about_rows` names columns that say how old rows are, which belong together, and how much they
     count."""
     import holdfast as hf
-    from holdfast.evaluation.audit import models_needed
+    from holdfast.auditing.audit import models_needed
     from holdfast.models.formats.inspect import as_taken, inspect
 
     # an error where they are no shares, before any work

@@ -25,10 +25,10 @@ import pandas as pd
 
 from holdfast._core.checks import listed
 from holdfast._core.progress import Progress
+from holdfast.auditing.audit import by_row, verdicts
+from holdfast.auditing.independence import refuse_guides
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.errors import HoldfastError, SettingError
-from holdfast.evaluation.audit import by_row, verdicts
-from holdfast.evaluation.independence import refuse_guides
 from holdfast.evaluation.report import by_name
 from holdfast.retraining.bank import ModelBank
 from holdfast.target import Status

@@ -31,7 +31,7 @@ from holdfast.render.charts.theme import (
 )
 
 if TYPE_CHECKING:
-    from holdfast.evaluation.audit import Audit
+    from holdfast.auditing.audit import Audit
     from holdfast.models.base import Model
 
 GRID = 120  # cells a side of the map of two models

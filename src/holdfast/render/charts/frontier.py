@@ -20,7 +20,7 @@ from holdfast.render.charts.theme import (
 )
 
 if TYPE_CHECKING:
-    from holdfast.frontier import Frontier
+    from holdfast.plans.frontier import Frontier
 
 MOST_LINES = 200  # more hide each other
 

@@ -18,12 +18,12 @@ from torch import nn
 
 import holdfast as hf
 from holdfast._core.binomial import exact_interval, models_needed
+from holdfast.auditing import certificates
+from holdfast.auditing.audit import Audit, Rule, audit, r_squared
 from holdfast.errors import ModelError, SchemaError, SettingError
-from holdfast.evaluation.audit import Audit, Rule, audit, r_squared
 from holdfast.methods.stable_neighbor_search import StableNeighborSearch
 from holdfast.nn.architecture import mlp
 from holdfast.nn.stack import stack_of
-from holdfast.render import certificates
 from holdfast.render.charts.audit import disagreement, invalidation, survival_cost
 from holdfast.retraining.bank import ModelBank, ModelGroup
 from holdfast.retraining.recipe import Recipe

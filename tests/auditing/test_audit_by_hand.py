@@ -25,8 +25,8 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 import holdfast as hf
+from holdfast.auditing.audit import Rule
 from holdfast.errors import SettingError, TargetError
-from holdfast.evaluation.audit import Rule
 from holdfast.retraining.bank import ModelBank, ModelGroup
 from holdfast.retraining.recipe import Recipe
 from support.law_table import MODELS, OUTCOME, SCHEMA, TABLE, people

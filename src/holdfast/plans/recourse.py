@@ -27,20 +27,20 @@ from holdfast._core.checks import untyped
 from holdfast._core.files import whole_folder
 from holdfast._core.progress import Progress
 from holdfast._core.version import version
+from holdfast.auditing import certificates
+from holdfast.auditing.audit import audit, models_needed
+from holdfast.auditing.calibration import USUAL, replace_c
+from holdfast.auditing.choice import choose
+from holdfast.auditing.likeness import AGAIN, DRAWN_AGAIN, Likeness, likeness
 from holdfast.errors import FileError, SettingError
-from holdfast.evaluation.audit import audit, models_needed
-from holdfast.evaluation.calibration import USUAL, replace_c
-from holdfast.evaluation.choice import choose
-from holdfast.evaluation.likeness import AGAIN, DRAWN_AGAIN, Likeness, likeness
 from holdfast.explainer import Explainer
-from holdfast.frontier import Frontier
 from holdfast.methods.survival_search.search import SurvivalSearch
 from holdfast.models.base import Model
 from holdfast.models.black_box import BlackBox
 from holdfast.models.torch_model import TorchModel
-from holdfast.plans import Plans
+from holdfast.plans.frontier import Frontier
+from holdfast.plans.plans import Plans
 from holdfast.problem import Outcomes
-from holdfast.render import certificates
 from holdfast.retraining.bank import BankSplit, ModelBank
 from holdfast.retraining.base_run import BaseRun
 from holdfast.retraining.estimators import OwnFit

@@ -19,8 +19,8 @@ from sklearn.preprocessing import OneHotEncoder
 from torch import nn
 
 import holdfast as hf
+from holdfast.auditing.calibration import USUAL
 from holdfast.errors import FileError, HoldfastError, SchemaError, SettingError
-from holdfast.evaluation.calibration import USUAL
 from holdfast.retraining.split import BankSplit
 
 torch.set_num_threads(1)

@@ -18,8 +18,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 import holdfast as hf
 from holdfast._core.binomial import lower_bound
+from holdfast.auditing.independence import originals, refuse_guides
 from holdfast.errors import SettingError
-from holdfast.evaluation.independence import originals, refuse_guides
 from holdfast.retraining.bank import ModelBank, ModelGroup, sample_of
 from holdfast.retraining.recipe import Recipe
 

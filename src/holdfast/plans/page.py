@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from holdfast._core.checks import optional
-from holdfast.render import certificates
+from holdfast.auditing import certificates
 from holdfast.render.charts.audit import survival_cost
 from holdfast.render.charts.theme import MOST_BARS, MOST_DOTS, changed_features, to_svg
 from holdfast.render.html import (
@@ -35,7 +35,7 @@ from holdfast.target import Status
 
 if TYPE_CHECKING:
     from holdfast.counterfactuals import Counterfactuals
-    from holdfast.plans import Plans
+    from holdfast.plans.plans import Plans
 
 UNLUCKY = (
     "The confidence is over training tables too: a table that is unlucky is unlucky for many "

@@ -27,14 +27,13 @@ from torch import Tensor
 from holdfast._core.binomial import exact_interval, lower_bound, models_needed
 from holdfast._core.checks import did_you_mean, untyped
 from holdfast._core.progress import Progress
+from holdfast.auditing import certificates
+from holdfast.auditing.independence import counted, refuse_guides
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.datasets import records
 from holdfast.distances import Distance
 from holdfast.errors import FileError, SettingError
-from holdfast.evaluation.independence import counted, refuse_guides
-from holdfast.evaluation.report import by_name
 from holdfast.models.base import Model, ModelLike
-from holdfast.render import certificates
 from holdfast.retraining.bank import ModelBank
 from holdfast.retraining.families import FAMILIES
 from holdfast.target import BoundTarget, Status
@@ -380,7 +379,7 @@ class Audit:
             "certified": {**level, "answers": count, "models needed": models_needed(**level)},
             "words": self.words(**level),
             "covers": certificates.covers(self.families),
-            "summary": by_name(self.summary()),
+            "summary": dict(zip(self.summary().index, records(self.summary()), strict=True)),
             "answers": records(answers),
         }
         return json.dumps(content, indent=1)

@@ -12,7 +12,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from xgboost import XGBClassifier
 
 import holdfast as hf
-from holdfast.evaluation.likeness import FACTOR, TOLERANCE, Likeness, likeness
+from holdfast.auditing.likeness import FACTOR, TOLERANCE, Likeness, likeness
 
 torch.set_num_threads(1)
 RNG = np.random.default_rng(11)

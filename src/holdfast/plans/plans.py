@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 
 from holdfast._core.checks import untyped
+from holdfast.auditing import certificates
+from holdfast.auditing.audit import Audit
+from holdfast.auditing.likeness import Likeness
 from holdfast.counterfactuals import Counterfactuals, RowSelection, positions
 from holdfast.datasets.tables import records
 from holdfast.errors import FileError
-from holdfast.evaluation.audit import Audit
-from holdfast.evaluation.likeness import Likeness
-from holdfast.render import certificates
 from holdfast.target import Status
 
 MARK = b"holdfast-plans"
@@ -190,7 +190,7 @@ class Plans:
             most: how many people to list.
             width: of the terminal, in letters.
         """
-        from holdfast.render.plans import plans_text
+        from holdfast.plans.page import plans_text
 
         lines = [plans_text(self, most, width)] if len(self) else []
         lines.append(self.words())
@@ -200,14 +200,14 @@ class Plans:
         return f"<Plans {self.words()}>"
 
     def _repr_html_(self) -> str:
-        from holdfast.render.plans import plans_table
+        from holdfast.plans.page import plans_table
 
         return plans_table(self)
 
     def report(self, path: str | Path) -> Path:
         """Write a self-contained page: plans, costs, survival and certificates; needs the `plot`
         extra."""
-        from holdfast.render.plans import write_plans
+        from holdfast.plans.page import write_plans
 
         return write_plans(self, Path(path))
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from holdfast.evaluation.audit import Audit
+from holdfast.auditing.audit import Audit
 
 NONE = -1
 

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from holdfast.auditing.audit import audit, models_needed
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.errors import SettingError
-from holdfast.evaluation.audit import audit, models_needed
 from holdfast.methods.survival_search.search import SurvivalSearch
 from holdfast.models.base import Model
 from holdfast.problem import Rows
