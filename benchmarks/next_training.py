@@ -237,7 +237,7 @@ def run(cell: Cell) -> dict[str, Any]:
     asked = world.refused(model)
     people = world.data.X.iloc[asked]
     groups = np.repeat(np.arange(len(world.table)), ROWS_OF_A_PERSON) if cell.grouped else None
-    how: dict[str, Any] = {"recipe": recipe, "seed": cell.table, "groups": groups, "workers": 1}
+    how: dict[str, Any] = {"recipe": recipe, "groups": groups, "workers": 1}
     found = dict[str, dict[str, Any]]()
     rows = list[pd.DataFrame]()
     for name, recourse in judged_by(cell, model, X, y, how):
@@ -276,10 +276,9 @@ def judged_by(
     with tempfile.TemporaryDirectory() as kept:
         for hold in HOLDS:
             for family in families:
-                yield (
-                    f"{family} {hold:g}",
-                    hf.Recourse(model, X, y, family=family, hold=hold, cache=kept, **how),
-                )
+                banks = hf.Banks(family=family, cache=kept, **how)
+                recourse = hf.Recourse(model, X, y, hold=hold, banks=banks, seed=cell.table)
+                yield f"{family} {hold:g}", recourse
 
 
 def commit() -> str:

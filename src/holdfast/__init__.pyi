@@ -108,6 +108,9 @@ __version__: str
 # isort: split
 
 # Plans that hold, in one call
+from holdfast.plans.banks import Banks as Banks
 from holdfast.plans.frontier import Frontier as Frontier
+from holdfast.plans.plan import Plan as Plan
 from holdfast.plans.plans import Plans as Plans
 from holdfast.plans.recourse import Recourse as Recourse
+from holdfast.plans.trained import TrainedBanks as TrainedBanks

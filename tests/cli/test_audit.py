@@ -82,7 +82,7 @@ def test_audit_writes_table_and_picture(run: Any, lender: Path) -> None:
     ran = run(*AUDIT, "--families", "seed=3", "--out", "held.csv", "--plot", "held.svg")
     assert ran.code == 0, ran.err
     table = pd.read_csv(lender / "held.csv")
-    assert {"status", "survival", "low", "high", "models", "certified"} <= set(table.columns)
+    assert {"status", "survival", "models", "bound", "certified"} <= set(table.columns)
     assert (table["models"] == 3).all()
     assert (lender / "held.svg").read_text().startswith("<svg")
 
@@ -247,8 +247,8 @@ def test_a_bank_that_guided_the_search_is_refused(run: Any) -> None:
             "the model's classes are",
         ),
         (
-            (*AUDIT, "--families", "seed=2", "--at-least", "1.5"),
-            "at_least must lie between 0 and 1",
+            (*AUDIT, "--families", "seed=2", "--hold", "1.5"),
+            "hold must lie between 0 and 1",
         ),
         (
             (*AUDIT, "--families", "seed=2", "--confidence", "0"),

@@ -41,9 +41,7 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> Demo:
 
 def test_demo_leaves_its_files_and_says_what_it_did(trees: Demo) -> None:
     assert trees.ran.code == 0, trees.ran.err
-    assert trees.ran.err.startswith(
-        "retraining 130 models (20 guide, 50 calibration, 60 audit), about"
-    )
+    assert trees.ran.err.startswith("retraining 130 models (20 guide, 50 calibration, 60 audit)")
     left = {path.name for path in (trees.at / "my demo").iterdir()}
     assert left == {
         "report.html",
@@ -55,7 +53,7 @@ def test_demo_leaves_its_files_and_says_what_it_did(trees: Demo) -> None:
     }
     plans = hf.Plans.load(trees.at / "my demo" / "plans.parquet")
     told = trees.ran.out
-    assert plans.words() in told
+    assert plans.summary() in told
     assert f"The first 8 of {len(plans)}." in told
     assert int(re.search(r"right about (\d+)% of 250 test applicants", told)[1]) >= 70
     assert f"and refuses {len(plans)}." in told

@@ -1,5 +1,5 @@
-"""How many standard deviations ahead: the c of `SurvivalSearch` by which answers are certified on
-models not yet seen.
+"""How many standard deviations ahead: the safety margin c of `SurvivalSearch` by which answers are
+certified on models not yet seen.
 
 For a grid of c the answers of some people are put before the models of a calibration bank. The
 smallest c is taken for which a given share of the people who have a robust answer, at any c, get
@@ -10,7 +10,7 @@ target: choosing it for each person would follow the accidents of the calibratio
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,37 +29,39 @@ STEP = 0.25
 MOST = 6.0
 USUAL = 3.0  # where nothing can be measured
 
-# by c: answers, and which are certified
+# by safety margin: answers, and which of them are certified
 Seen = dict[float, tuple[Counterfactuals, np.ndarray[Any, Any]]]
 
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """The calibrated c, and what was seen on the way.
+    """The calibrated safety margin, and what was seen on the way.
 
     Args:
-        c: the value to search with.
-        at_least, confidence: the level of the certificates that were counted.
+        safety: the margin to search with.
+        hold, confidence: the level of the certificates that were counted.
         share: how many of the people with a robust answer were to be certified.
         rows: how many people were asked about.
         models: of the calibration bank.
-        table: for each c that was tried, the share of people whose answer the guide lets through,
-            the share of those with a robust answer who are certified, and what the certified
-            answers cost.
+        table: for each margin that was tried, the share of people whose answer the guide lets
+            through, the share of those with a robust answer who are certified, and what the
+            certified answers cost.
 
     >>> import holdfast as hf
     >>> data = hf.datasets.overlapping(n=200)
     >>> recipe = hf.Recipe(hidden=(), epochs=20, lr=0.1)
     >>> model = recipe.fit(data.X, data.y, data.schema)
     >>> bank = hf.ModelBank.retrain(recipe, data.X, data.y, data.schema, families={"retrain": 100})
-    >>> parts, refused = bank.split(guide=40, calibration=60), data.X[model.predict(data.X) == "no"]
-    >>> found = hf.calibrate(hf.SurvivalSearch(parts.guide), model, refused.head(20), "yes", parts.calibration)
-    >>> found.c in found.table.index, found.reached
+    >>> parts = bank.split(guide=40, calibration=60)
+    >>> refused = data.X[model.predict(data.X) == "no"].head(20)
+    >>> search = hf.SurvivalSearch(parts.guide)
+    >>> found = hf.calibrate(search, model, refused, "yes", parts.calibration)
+    >>> found.safety in found.table.index, found.reached
     (True, True)
     """
 
-    c: float
-    at_least: float
+    safety: float
+    hold: float
     confidence: float
     share: float
     rows: int
@@ -68,37 +70,42 @@ class Calibration:
 
     @property
     def reached(self) -> bool:
-        """Is the share reached at this c?"""
-        return self.c in self.table.index and float(self.table["certified"][self.c]) >= self.share
+        """Is the share reached at this margin?"""
+        if self.safety not in self.table.index:
+            return False
+        return float(self.table["certified"][self.safety]) >= self.share
 
     def describe(self) -> str:
         """One line."""
-        if self.c not in self.table.index:
-            return f"c = {self.c:g}, as usual: nobody had a robust answer to calibrate by"
-        here = self.table.loc[self.c]
+        if self.safety not in self.table.index:
+            return (
+                f"safety margin {self.safety:g}, the usual one: nobody had a robust answer to "
+                "calibrate by"
+            )
+        here = self.table.loc[self.safety]
         what = (
-            f"c = {self.c:g}: {here['certified']:.0%} of the people with a robust answer are "
-            "certified"
+            f"safety margin {self.safety:g}: {here['certified']:.0%} of the people with a robust "
+            "answer are certified"
         )
         short = "" if self.reached else f", short of {self.share:.0%}"
         return f"{what}{short} ({self.rows} people, {self.models} calibration models)"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        kept = {
-            name: getattr(self, name)
-            for name in ("c", "at_least", "confidence", "share", "rows", "models")
-        }
+        lines = self.table.to_dict(orient="index")
         return {
-            **kept,
-            "table": {
-                f"{c:g}": dict(line) for c, line in self.table.to_dict(orient="index").items()
-            },
+            "safety": self.safety,
+            "hold": self.hold,
+            "confidence": self.confidence,
+            "share": self.share,
+            "rows": self.rows,
+            "models": self.models,
+            "table": {f"{safety:g}": dict(line) for safety, line in lines.items()},
         }
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> "Calibration":
-        lines = {float(c): line for c, line in content["table"].items()}
+        lines = {float(safety): line for safety, line in content["table"].items()}
         kept: dict[str, Any] = {**content, "table": _table(lines)}
         return cls(**kept)
 
@@ -110,14 +117,14 @@ def calibrate(
     target: TargetLike,
     bank: ModelBank,
     *,
-    at_least: float = 0.95,
+    hold: float = 0.95,
     confidence: float = 0.95,
     share: float = 0.9,
     seed: int = 0,
     progress: bool = False,
 ) -> Calibration:
-    """The smallest c, on a grid of 0.25, at which answers are certified for nearly all who can have
-    one.
+    """The smallest safety margin, on a grid of 0.25, at which answers are certified for nearly all
+    who can have one.
 
     Args:
         method: the search, with its guide.
@@ -125,7 +132,7 @@ def calibrate(
             not have the wanted outcome.
         bank: models of the same families as the guide, none of them in it; 100 or more for a level
             of 0.95.
-        at_least, confidence: what is to be certified, see `Audit.certified`.
+        hold, confidence: what is to be certified, see `Audit.certified`.
         share: of the people with a robust answer; one standard error is added, as far as there is
             room.
         progress: show a bar on stderr.
@@ -135,93 +142,84 @@ def calibrate(
     >>> recipe = hf.Recipe(hidden=(), epochs=20, lr=0.1)
     >>> model = recipe.fit(data.X, data.y, data.schema)
     >>> bank = hf.ModelBank.retrain(recipe, data.X, data.y, data.schema, families={"retrain": 60})
-    >>> parts, refused = bank.split(guide=30, calibration=30), data.X[model.predict(data.X) == "no"]
-    >>> method = hf.SurvivalSearch(parts.guide)
-    >>> found = hf.calibrate(method, model, refused.head(16), "yes", parts.calibration, at_least=0.9)
-    >>> found.c < 6
+    >>> parts = bank.split(guide=30, calibration=30)
+    >>> refused = data.X[model.predict(data.X) == "no"].head(16)
+    >>> search = hf.SurvivalSearch(parts.guide)
+    >>> found = hf.calibrate(search, model, refused, "yes", parts.calibration, hold=0.9)
+    >>> found.safety < 6
     True
     """
     if not 0 < share <= 1:
         raise SettingError(f"share must lie between 0 and 1, got {share}")
-    needed = models_needed(at_least, confidence)
-    few = (
-        f"the calibration bank has {len(bank)} models; a certificate at this level needs at least "
-        f"{needed}"
-    )
+    needed = models_needed(hold, confidence)
     if len(bank) < needed:
-        raise SettingError(f"{few}; make more")
+        raise SettingError(
+            f"the calibration bank has {len(bank)} models; a certificate at this level needs at "
+            f"least {needed}; make more"
+        )
     seen: Seen = {}
 
-    def look(levels: Sequence[float]) -> None:
-        """Answers for each of these c, and which of them are certified."""
-        levels = [c for c in levels if c not in seen]
-        if not levels:
+    def look(margins: Sequence[float]) -> None:
+        """Answers for each of these margins, and which of them are certified."""
+        new = [margin for margin in margins if margin not in seen]
+        if not new:
             return
-        cfs = replace_c(method, tuple(levels)).explain(
-            model, X, target, seed=seed, progress=progress
-        )
-        certified = audit(cfs, bank).certified(at_least=at_least, confidence=confidence).to_numpy()
-        for i, c in enumerate(levels):
-            own = np.arange(len(cfs) // len(levels)) * len(levels) + i
-            seen[c] = cfs[own], certified[own]
+        several = method.with_safety(tuple(new))
+        cfs = several.explain(model, X, target, seed=seed, progress=progress)
+        certified = audit(cfs, bank).certified(hold=hold, confidence=confidence).to_numpy()
+        for i, margin in enumerate(new):
+            rows = np.arange(len(cfs) // len(new)) * len(new) + i
+            seen[margin] = cfs[rows], certified[rows]
 
     def enough() -> list[float]:
+        """The margins at which the share is reached, with one standard error to spare."""
         robust = int(_robust(seen).sum())
         asked = min(1.0, share + math.sqrt(share * (1 - share) / max(robust, 1)))
-        return [c for c, line in _lines(seen).items() if robust and line["certified"] >= asked]
+        lines = _lines(seen)
+        return [margin for margin in lines if robust and lines[margin]["certified"] >= asked]
 
+    # coarse steps first, then fine ones below the smallest that is enough
     look((1.0, 2.0, 3.0, 4.0))
     if not enough():
         look((5.0, MOST))
     top = min(enough(), default=MOST)
-    look([c for c in np.arange(top - 1 + STEP, top, STEP).tolist() if c >= 0])
+    look([margin for margin in np.arange(top - 1 + STEP, top, STEP).tolist() if margin >= 0])
+    safety = _chosen(seen, enough())
+    table = _table(_lines(seen) if bool(_robust(seen).any()) else {})
+    people = len(next(iter(seen.values()))[0])
+    return Calibration(safety, hold, confidence, share, people, len(bank), table)
+
+
+def _chosen(seen: Seen, enough: Sequence[float]) -> float:
+    """The smallest margin that is enough, else the one that certifies most, else the usual one."""
+    if enough:
+        return min(enough)
+    if not bool(_robust(seen).any()):
+        return USUAL
     lines = _lines(seen)
-    good = enough()
-    robust = bool(_robust(seen).any())
-    best = max(lines, key=lambda c: (lines[c]["certified"], -c))
-    c = min(good) if good else best if robust else USUAL
-    table = _table(lines if robust else {})
-    return Calibration(
-        c, at_least, confidence, share, len(next(iter(seen.values()))[0]), len(bank), table
-    )
-
-
-def replace_c(method: SurvivalSearch, c: float | tuple[float, ...]) -> SurvivalSearch:
-    """The same method, with what it has learnt, and another c."""
-    out = replace(method, c=c)
-    vars(out).update(
-        {
-            name: value
-            for name, value in vars(method).items()
-            if name not in out.get_params(deep=False)
-        }
-    )
-    return out
+    return max(lines, key=lambda margin: (lines[margin]["certified"], -margin))
 
 
 def _robust(seen: Seen) -> np.ndarray[Any, Any]:
-    """(n,) who has a robust answer at any c."""
+    """(n,) who has a robust answer at any margin."""
     return np.logical_or.reduce([certified for _, certified in seen.values()])
 
 
 def _lines(seen: Seen) -> dict[float, dict[str, float]]:
+    """What the table says of each margin."""
     robust = _robust(seen)
     out = dict[float, dict[str, float]]()
-    for c, (cfs, certified) in sorted(seen.items()):
-        out[c] = {
+    for margin, (cfs, certified) in sorted(seen.items()):
+        cost = cfs.cost("l1").to_numpy()[certified]
+        out[margin] = {
             "found": float(cfs.found.mean()),
             "certified": float(certified[robust].mean()) if robust.any() else 0.0,
-            "cost": float(cfs.cost("l1").to_numpy()[certified].mean())
-            if certified.any()
-            else float("nan"),
+            "cost": float(cost.mean()) if certified.any() else float("nan"),
         }
     return out
 
 
 def _table(lines: dict[float, dict[str, float]]) -> pd.DataFrame:
     columns = ["found", "certified", "cost"]
-    return (
-        pd.DataFrame.from_dict(lines, orient="index", columns=columns)
-        .astype(float)
-        .rename_axis("c")
-    )
+    table = pd.DataFrame.from_dict(lines, orient="index", columns=columns)
+    return table.astype(float).rename_axis("safety")

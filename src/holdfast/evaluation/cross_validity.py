@@ -25,8 +25,8 @@ import pandas as pd
 
 from holdfast._core.checks import listed
 from holdfast._core.progress import Progress
-from holdfast.auditing.audit import by_row, verdicts
 from holdfast.auditing.independence import refuse_guides
+from holdfast.auditing.verdicts import by_row, verdicts
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.errors import HoldfastError, SettingError
 from holdfast.evaluation.report import by_name

@@ -31,7 +31,7 @@ from torch import Tensor
 from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import chunks, rows_per_chunk
-from holdfast.auditing.audit import verdicts
+from holdfast.auditing.verdicts import verdicts
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.distances import distance_of, l2
 from holdfast.errors import SettingError

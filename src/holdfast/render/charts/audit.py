@@ -41,7 +41,7 @@ APART = "the models disagree"
 def survival_cost(
     audit: "Audit",
     *,
-    at_least: float = 0.95,
+    hold: float = 0.95,
     confidence: float = 0.95,
     norm: str = "l2",
     width: int = WIDTH,
@@ -53,14 +53,14 @@ def survival_cost(
     shown = np.flatnonzero(cfs.answered)
     shown = shown[evenly(len(shown), MOST_DOTS)]
     kinds = {
-        f"certified: at least {100 * at_least:g}% of models, {100 * confidence:g}% sure": GREEN,
+        f"certified: at least {100 * hold:g}% of models, {100 * confidence:g}% sure": GREEN,
         "not certified": RED,
     }
-    if audit.too_few(at_least=at_least, confidence=confidence):
-        kinds = {f"no certificates: they need {models_needed(at_least, confidence)} models": GREY}
+    if audit.too_few(hold=hold, confidence=confidence):
+        kinds = {f"no certificates: they need {models_needed(hold, confidence)} models": GREY}
         verdict = np.full(len(shown), *kinds, dtype=object)
     else:
-        sure = audit.certified(at_least=at_least, confidence=confidence).to_numpy()[shown]
+        sure = audit.certified(hold=hold, confidence=confidence).to_numpy()[shown]
         verdict = np.where(sure, *kinds)
     dots = pd.DataFrame(
         {"row": row_names(cfs.after.index[shown]), "cost": cfs.cost(norm).to_numpy()[shown]}
@@ -75,14 +75,14 @@ def survival_cost(
     title = {"anchor": "start", "offset": 12, "fontSize": 12, "fontWeight": "normal", "color": INK}
     title = alt.TitleParams(f"Accepted: {audit.asked}", **title)
     x = alt.X("cost:Q", title=f"Cost ({norm}, encoded)", axis=alt.Axis(tickCount=6))
-    lowest = float(np.min([at_least, *dots["survival"]]))
+    lowest = float(np.min([hold, *dots["survival"]]))
     # room below the lowest dot
     scale = alt.Scale(domain=[max(0.0, np.floor(10 * lowest - 0.5) / 10), 1])
     y = alt.Y("survival:Q", title="Judges that accept the answer", scale=scale).axis(
         format="%", tickCount=6
     )
     marks = alt.Chart(dots).mark_circle(size=28, opacity=0.55)
-    level = alt.Chart(pd.DataFrame({"level": [at_least]}))
+    level = alt.Chart(pd.DataFrame({"level": [hold]}))
     line = level.mark_rule(strokeDash=[4, 4], color=INK, aria=False).encode(
         y=alt.Y("level:Q", scale=scale)
     )

@@ -31,41 +31,41 @@ def frontier_chart(frontier: "Frontier", *, width: int = WIDTH) -> Any:
     alt = optional("altair", "plot")
     costs = frontier.costs()
     if not bool(costs.notna().any(axis=None)):
-        raise SettingError("nothing to draw: nobody has a plan at any of the levels")
-    names = [f"{100 * level:g}%" for level in frontier.levels]
+        raise SettingError("nothing to draw: nobody has a plan for any of the shares")
+    names = [f"{100 * hold:g}%" for hold in frontier.holds]
     table = costs.set_axis(names, axis=1).set_axis(row_names(costs.index))
     shown = evenly(len(table), MOST_LINES)
     lines = _lines(table.iloc[shown], shown.tolist())
     middle = pd.DataFrame(
         {
-            "level": names,
+            "hold": names,
             "cost": table.median().to_numpy(),
             "reached": [f"{int(n):,} of {len(table):,}" for n in table.notna().sum()],
         }
     )
     middle["words"] = [
-        f"{level}: median cost {cost:.2f}, reached by {reached} people."
-        for level, cost, reached in zip(
-            middle["level"], middle["cost"], middle["reached"], strict=True
+        f"{hold}: median cost {cost:.2f}, reached by {reached} people."
+        for hold, cost, reached in zip(
+            middle["hold"], middle["cost"], middle["reached"], strict=True
         )
     ]
     top = float(np.nanmax(costs.to_numpy()))
-    x = alt.X("level:O", sort=names, title="Retrained models that are to accept a plan")
+    x = alt.X("hold:O", sort=names, title="Retrained models that are to accept a plan")
     x = x.axis(labelAngle=0, grid=False)
     y = alt.Y(
         "cost:Q",
         title="Cost (weighted, encoded)",
         scale=alt.Scale(domain=[0, 1.12 * top], nice=False),
     )
-    dots = {"size": 10, "opacity": 0.35, "color": GREY}  # who reaches one level only has no line
+    dots = {"size": 10, "opacity": 0.35, "color": GREY}  # a point alone has no line
     thin = alt.Chart(lines).mark_line(strokeWidth=1, opacity=0.35, color=GREY, point=dots)
-    tips = [alt.Tooltip("person:N"), alt.Tooltip("level:O"), alt.Tooltip("cost:Q", format=".2f")]
+    tips = [alt.Tooltip("person:N"), alt.Tooltip("hold:O"), alt.Tooltip("cost:Q", format=".2f")]
     thin = thin.encode(
         x=x, y=y, detail="place:N", tooltip=tips, description=alt.Description("words:N")
     )
     thick = alt.Chart(middle.dropna()).encode(x=x, y=y, description=alt.Description("words:N"))
     tips = [
-        alt.Tooltip("level:O"),
+        alt.Tooltip("hold:O"),
         alt.Tooltip("cost:Q", format=".2f", title="median cost"),
         alt.Tooltip("reached:N"),
     ]
@@ -87,17 +87,17 @@ def frontier_chart(frontier: "Frontier", *, width: int = WIDTH) -> Any:
 
 
 def _lines(table: pd.DataFrame, places: list[int]) -> pd.DataFrame:
-    """One row per person and level that the person can reach: people of the same name stay apart by
+    """One row per person and share that the person can reach: people of the same name stay apart by
     their place."""
     tall = (
         table.set_axis(pd.Index(places, name="place"))
         .reset_index()
-        .melt("place", var_name="level", value_name="cost")
+        .melt("place", var_name="hold", value_name="cost")
     )
     tall = tall.dropna().reset_index(drop=True)
     tall["person"] = tall["place"].map(dict(zip(places, table.index, strict=True)))
     tall["words"] = [
-        f"Person {person}: cost {cost:.2f} at {level}."
-        for person, cost, level in zip(tall["person"], tall["cost"], tall["level"], strict=True)
+        f"Person {person}: cost {cost:.2f} at {hold}."
+        for person, cost, hold in zip(tall["person"], tall["cost"], tall["hold"], strict=True)
     ]
     return tall

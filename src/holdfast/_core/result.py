@@ -1,0 +1,57 @@
+"""What every result can do: the verbs are the same, whatever was found out."""
+
+import json
+from pathlib import Path
+from typing import Any, Protocol, Self, runtime_checkable
+
+import pandas as pd
+
+
+@runtime_checkable
+class Result(Protocol):
+    """A result: numbers for programs, words for people, a picture, and files.
+
+    Every result type of the library has these members, with these names and meanings. Some take
+    further arguments by keyword, all of which may be left out.
+    """
+
+    def table(self) -> pd.DataFrame:
+        """The numbers, one line per thing that they are about."""
+        ...
+
+    def summary(self) -> str:
+        """What was found out, in a few lines for people."""
+        ...
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the pictures, as plain values that JSON knows."""
+        ...
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """The same as JSON, written to a file where there is one to write to."""
+        ...
+
+    def save(self, path: str | Path) -> Any:
+        """Write a file from which `load` makes the same result again."""
+        ...
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a file that `save` wrote."""
+        ...
+
+    def plot(self) -> Any:
+        """The result as a chart; needs the `plot` extra."""
+        ...
+
+    def report(self, path: str | Path) -> Path:
+        """Write a self-contained page for people; needs the `plot` extra."""
+        ...
+
+
+def as_json(content: dict[str, Any], path: str | Path | None = None) -> str:
+    """Plain values as JSON, written to a file where there is one to write to."""
+    text = json.dumps(content, indent=1, ensure_ascii=False)
+    if path is not None:
+        Path(path).write_text(text + "\n", encoding="utf-8")
+    return text
