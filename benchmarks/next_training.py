@@ -1,9 +1,10 @@
 """Is a certificate true of the next model? Large tables as populations, and models of fresh rows as
 judges of judges.
 
-    HOLDFAST_DATA=... python -m benchmarks.next_training --minutes 60     the next missing cells, in order of importance
-    python -m benchmarks.next_training --list                            what is there, and what is missing
-    python -m benchmarks.next_training --table                           what the cells say
+    export HOLDFAST_DATA=...
+    python -m benchmarks.next_training --minutes 60   the next missing cells, in order of importance
+    python -m benchmarks.next_training --list         what is there, and what is missing
+    python -m benchmarks.next_training --table        what the cells say
 
 A cell is one table of n rows drawn from a population: a model is trained on it, and `Recourse`
 makes plans for people whom the model refuses and who are not in the table. Then models are trained

@@ -1,8 +1,9 @@
 """Are certificates as seldom false as they say, for the very models that their judges are drawn
 from?
 
-    HOLDFAST_DATA=... python -m benchmarks.repeated_banks --minutes 30     the next missing repetitions
-    python -m benchmarks.repeated_banks --table                            what they say
+    export HOLDFAST_DATA=...
+    python -m benchmarks.repeated_banks --minutes 30   the next missing repetitions
+    python -m benchmarks.repeated_banks --table        what they say
 
 `benchmarks.next_training` asks whether judges are what the next models will be. This asks the
 smaller question that comes before it: one table, one model, and twenty times `Recourse` with

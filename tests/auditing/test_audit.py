@@ -25,7 +25,8 @@ from holdfast.methods.stable_neighbor_search import StableNeighborSearch
 from holdfast.nn.architecture import mlp
 from holdfast.nn.stack import stack_of
 from holdfast.render.charts.audit import disagreement, invalidation, survival_cost
-from holdfast.retraining.bank import ModelBank, ModelGroup
+from holdfast.retraining.bank import ModelBank
+from holdfast.retraining.model_group import ModelGroup
 from holdfast.retraining.recipe import Recipe
 from holdfast.target import Status
 from support.tables import seeded
@@ -112,7 +113,10 @@ def test_too_few_models_say_how_many_it_takes() -> None:
         if m == 1:
             continue
         short = audit_of(np.ones((m - 1, 4)))
-        told = rf"needs at least {m} models, and there are {m - 1}; make more, as with families={{'retrain': {m}}}"
+        told = (
+            rf"needs at least {m} models, and there are {m - 1}; make more, as with "
+            rf"families={{'retrain': {m}}}"
+        )
         with pytest.raises(SettingError, match=told):
             short.certified(**settings)
         assert short.table(**settings)["certified"].tolist() == [None] * 4
@@ -121,7 +125,7 @@ def test_too_few_models_say_how_many_it_takes() -> None:
         told_json = json.loads(short.to_json(**settings))
         assert told_json["certified"] == {**settings, "answers": None, "models needed": m}
         assert [a["certified"] for a in told_json["answers"]] == [None] * 4
-        assert re.search(told, told_json["words"])
+        assert re.search(told, told_json["statement"])
     short = np.ones((59, 2))
     short[0, 1] = 0
     assert audit_of(short).certified().tolist() == [True, False]
@@ -373,7 +377,8 @@ def test_models_that_exist_need_no_bank() -> None:
     """The next release, wrapped or bare, or several: which answers hold on which of them."""
     fits = [LogisticRegression(C=c).fit(TABLE_X, TABLE_Y) for c in (1.0, 0.001, 100.0)]
     schema = hf.Schema.infer(TABLE_X)
-    model, new = (hf.Model.of(fit, schema) for fit in fits[:2])
+    model = hf.Model.of(fits[0], schema)
+    new = hf.Model.of(fits[1], schema)
     X = TABLE_X[(model.predict(TABLE_X) == "no").to_numpy()].head(8)
     cfs = hf.MinCost().explain(model, X, hf.Target("yes", probability=0.8))
     by_hand = [fit.predict_proba(cfs.after)[:, 1] > 0.8 for fit in fits]

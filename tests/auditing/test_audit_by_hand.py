@@ -27,7 +27,8 @@ from sklearn.tree import DecisionTreeClassifier
 import holdfast as hf
 from holdfast.auditing.audit import Rule
 from holdfast.errors import SettingError, TargetError
-from holdfast.retraining.bank import ModelBank, ModelGroup
+from holdfast.retraining.bank import ModelBank
+from holdfast.retraining.model_group import ModelGroup
 from holdfast.retraining.recipe import Recipe
 from support.law_table import MODELS, OUTCOME, SCHEMA, TABLE, people
 

@@ -113,7 +113,9 @@ def test_an_own_fit_is_compared_too() -> None:
 
     own = hf.Banks(fit=fit, **FEW)
     alike = hf.Recourse(fit(X, Y, 0), X, Y, fixed=["c"], hold=HOLD, banks=own)
-    assert alike.plans(refused(alike), "yes").likeness.alike  # pyright: ignore[reportOptionalMemberAccess]
+    seen = alike.plans(refused(alike), "yes").likeness
+    assert seen is not None
+    assert seen.alike
     weak = LogisticRegression(C=1e-3).fit(X, Y)
     other = hf.Recourse(weak, X, Y, fixed=["c"], hold=HOLD, banks=own)
     assert not other.plans(X.head(4), "yes").certified.any()

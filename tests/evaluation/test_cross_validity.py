@@ -23,7 +23,8 @@ from holdfast.evaluation.cross_validity import (
 from holdfast.nn.stack import stack_of
 from holdfast.render.charts.shift import data_size, pareto, strength, validity_heatmap
 from holdfast.render.charts.theme import COLOURS
-from holdfast.retraining.bank import ModelBank, ModelGroup
+from holdfast.retraining.bank import ModelBank
+from holdfast.retraining.model_group import ModelGroup
 from holdfast.retraining.recipe import Recipe
 from holdfast.target import Status
 

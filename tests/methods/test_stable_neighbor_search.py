@@ -27,7 +27,8 @@ from holdfast.methods.stable_neighbor_search import (
 )
 from holdfast.nn.architecture import mlp
 from holdfast.nn.stack import ModelStack, ModuleStack, stack_of
-from holdfast.retraining.bank import ModelBank, ModelGroup
+from holdfast.retraining.bank import ModelBank
+from holdfast.retraining.model_group import ModelGroup
 from holdfast.retraining.recipe import Recipe
 from holdfast.schema.verify import blocked, violations
 from support.tables import mixed_table, seeded

@@ -145,7 +145,7 @@ def many(people: int) -> hf.Plans:
 
 
 def test_tables_of_many_people_are_made_column_by_column() -> None:
-    """20,000 people: the table takes a second or two, and records are made as they are asked for."""
+    """20,000 people: the table takes a second or two, records are made as they are asked for."""
     plans = many(20_000)
     start = time.perf_counter()
     assert len(plans.table()) == 20_000

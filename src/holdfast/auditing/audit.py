@@ -3,7 +3,7 @@
 For answer i and M retrained models, k_i of which still give the wanted outcome:
 
     survival     k_i / M
-    interval     exact binomial (Clopper and Pearson), right for any k and M: no normal approximation
+    interval     exact binomial (Clopper and Pearson), right for any k and M
     bound        one-sided: B(1 - confidence; k_i, M - k_i + 1), a quantile of a beta distribution
     certificate  the bound is at least the share that is asked for
 

@@ -17,8 +17,9 @@ from torch import Tensor
 
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.errors import SettingError
-from holdfast.retraining.bank import ModelBank, ModelGroup, sample_of, signature
+from holdfast.retraining.bank import ModelBank
 from holdfast.retraining.families import FAMILIES
+from holdfast.retraining.model_group import ModelGroup, sample_of, signature
 
 Array = np.ndarray[Any, Any]
 

@@ -120,6 +120,7 @@ def retrained(
             "give --data FILE and --recipe FILE to retrain models, or --bank FILE to use those "
             "you have"
         )
+    # of the training rows there are families, of each other table one
     how = hf.Recipe.load(recipe)
     counts = parsed_families(families, "--families")
     named = parsed_tables(tables)

@@ -146,6 +146,7 @@ def plans(
     check_table(out)
     check_report(report)
     check_writable(out, report, None if save is None or save.is_dir() else save)
+    # a folder of --save settles all of these, so that with --from they would do nothing
     of_models: dict[str, Any] = {
         "--model": model,
         "--hold": hold,

@@ -153,51 +153,50 @@ def headline(plans: "Plans") -> str:
 def figures(plans: "Plans") -> list[tuple[str, str, str]]:
     """(name, number, small print) at a glance."""
     n = len(plans)
-    codes = plans.cfs.status_codes
     cfs = plans.cfs
-    count = {s: int((codes == s).sum()) for s in Status}
-    share = {s: f"{count[s] / n:.0%}" if n else "" for s in Status}
-    proved = (
-        f"{count[Status.IMPOSSIBLE]:,} proved impossible"
-        if count[Status.IMPOSSIBLE]
-        else "nothing within reach"
-    )
+    found = int(cfs.found.sum())
+    count = {status: int((cfs.status_codes == status).sum()) for status in Status}
+    impossible = count[Status.IMPOSSIBLE]
     met = count[Status.ALREADY_MET]
-    needed = len(plans.audit.held)
-    certified = "n/a" if plans.too_few() else f"{int(plans.certified.sum()):,}"
+    # an empty table has neither shares nor means
+    people = (
+        "People",
+        f"{_people(cfs, np.ones(n, bool)):,}",
+        f"{met:,} have it already" if met else "asked about",
+    )
+    holding = (
+        "Plans that hold",
+        f"{found:,}",
+        f"{found / n:.0%} by the guiding models" if n else "",
+    )
+    without = (
+        "No plan",
+        f"{count[Status.NOT_FOUND] + impossible:,}",
+        f"{impossible:,} proved impossible" if impossible else "nothing within reach",
+    )
+    cost = middle(cfs.cost("weighted"), cfs.found, "median", ".2f")
+    survival = middle(plans.survival, cfs.found, "mean", ".1%")
+    return [
+        people,
+        holding,
+        certified_figure(plans),
+        ("Fragile", f"{count[Status.FRAGILE]:,}", "too few models accept"),
+        without,
+        ("Median cost", cost, "sum of weighted changes"),
+        ("Mean survival", survival, "share of models that accept"),
+        ("Judges", f"{len(plans.audit.held):,}", "models that had no part in the search"),
+    ]
+
+
+def certified_figure(plans: "Plans") -> tuple[str, str, str]:
+    """How many plans are certified, at which level, each and all at once."""
+    count = "n/a" if plans.too_few() else f"{int(plans.certified.sum()):,}"
     level = f"{100 * plans.hold:g}% of models, each {100 * plans.confidence:g}% sure"
     together = plans.together()
-    every = (
-        f"all at once at least {certificates.rounded_down(together)}"
-        if together == together
-        else ""
-    )
-    return [
-        (
-            "People",
-            f"{_people(cfs, np.ones(n, bool)):,}",
-            f"{met:,} have it already" if met else "asked about",
-        ),
-        (
-            "Plans that hold",
-            f"{count[Status.FOUND]:,}",
-            f"{share[Status.FOUND]} by the guiding models" if n else "",
-        ),
-        ("Certified", certified, f"{level}{'; ' * bool(every)}{every}"),
-        ("Fragile", f"{count[Status.FRAGILE]:,}", "too few models accept"),
-        ("No plan", f"{count[Status.NOT_FOUND] + count[Status.IMPOSSIBLE]:,}", proved),
-        (
-            "Median cost",
-            middle(cfs.cost("weighted"), cfs.found, "median", ".2f"),
-            "sum of weighted changes",
-        ),
-        (
-            "Mean survival",
-            middle(plans.survival, cfs.found, "mean", ".1%"),
-            "share of models that accept",
-        ),
-        ("Judges", f"{needed:,}", "models that had no part in the search"),
-    ]
+    if together != together:
+        return "Certified", count, level
+    at_once = f"all at once at least {certificates.rounded_down(together)}"
+    return "Certified", count, f"{level}; {at_once}"
 
 
 def checked(plans: "Plans") -> list[str]:

@@ -186,67 +186,38 @@ def each_plan(plans: "Plans") -> Iterator[Plan]:
 
 
 def plans_at(plans: "Plans", rows: npt.NDArray[np.int64]) -> list[Plan]:
-    """The plans of these positions as records."""
+    """The plans of these positions as records, all of them made column by column."""
     some = plans[rows]
     cfs = some.cfs
     columns = PlanColumns.of(some)
     number, several = _numbers(plans.cfs)
     changes = changes_of(cfs, np.arange(len(cfs)))
-    judges = len(some.audit.held)
-    lines = zip(
-        _ids(cfs),
-        cfs.after.index.tolist(),
-        _rows(cfs.before),
-        _rows(cfs.after),
-        columns.sentence,
-        columns.cost.tolist(),
-        columns.accepted.tolist(),
-        columns.bound.tolist(),
-        columns.certified,
-        columns.status,
-        cfs.reasons,
-        columns.answered.tolist(),
-        number[rows].tolist(),
-        several[rows].tolist(),
-        strict=True,
-    )
-    return [
-        Plan(
-            id=name,
-            subject=subject,
-            before=before,
-            after=after,
-            changes=tuple(changes.get(i, ())),
-            sentence=sentence,
-            cost=None if math.isnan(cost) else cost,
-            accepted=accepted if there else None,
-            judges=judges,
-            bound=bound if there else None,
-            certified=certified,
-            status=status,
-            reason=reason,
-            model=cfs.run.model,
-            bank=some.audit.bank,
-            number=place,
-            several=count,
-        )
-        for i, (
-            name,
-            subject,
-            before,
-            after,
-            sentence,
-            cost,
-            accepted,
-            bound,
-            certified,
-            status,
-            reason,
-            there,
-            place,
-            count,
-        ) in enumerate(lines)
-    ]
+    known: dict[str, Any] = {"judges": len(some.audit.held), "model": cfs.run.model}
+    known["bank"] = some.audit.bank
+    facts: dict[str, Sequence[Any]] = {
+        "id": _ids(cfs),
+        "subject": cfs.after.index.tolist(),
+        "before": _rows(cfs.before),
+        "after": _rows(cfs.after),
+        "changes": [tuple(changes.get(i, ())) for i in range(len(cfs))],
+        "sentence": columns.sentence,
+        "cost": _where(~np.isnan(columns.cost), columns.cost),
+        "accepted": _where(columns.answered, columns.accepted),
+        "bound": _where(columns.answered, columns.bound),
+        "certified": columns.certified,
+        "status": columns.status,
+        "reason": cfs.reasons,
+        "number": number[rows].tolist(),
+        "several": several[rows].tolist(),
+    }
+    lines = zip(*facts.values(), strict=True)
+    return [Plan(**known, **dict(zip(facts, line, strict=True))) for line in lines]
+
+
+def _where(there: npt.NDArray[np.bool_], values: npt.NDArray[Any]) -> list[Any]:
+    """Values as plain ones, None where there is none."""
+    pairs = zip(there.tolist(), values.tolist(), strict=True)
+    return [value if known else None for known, value in pairs]
 
 
 def _ids(cfs: "Counterfactuals") -> list[str]:

@@ -103,8 +103,8 @@ class Plans:
     @property
     def certified(self) -> "pd.Series[bool]":
         """Which plans hold for at least `hold` of the models that are meant, with the asked
-        confidence each; see `summary` for which models these are. None where the retrained models are
-        not those of the model in use."""
+        confidence each; see `summary` for which models these are. None where the retrained models
+        are not those of the model in use."""
         if self.refused:
             return pd.Series(False, self.cfs.after.index, name="certified")
         certified = self.audit.certified(hold=self.hold, confidence=self.confidence)

@@ -29,10 +29,11 @@ from holdfast.errors import FileError, SettingError
 from holdfast.explainer import Explainer
 from holdfast.methods.survival_search.search import SurvivalSearch
 from holdfast.models.base import Model
-from holdfast.plans.banks import Banks, Training
+from holdfast.plans.banks import Banks
 from holdfast.plans.frontier import HOLDS, Frontier
 from holdfast.plans.plans import Plans
 from holdfast.plans.trained import TrainedBanks
+from holdfast.plans.training import Training
 from holdfast.problem import Outcomes
 from holdfast.retraining.recipe import Recipe
 from holdfast.retraining.row_facts import RowFacts

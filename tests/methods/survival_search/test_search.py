@@ -22,7 +22,7 @@ from holdfast.methods.survival_search.donors import DONORS, LIKELY, donors_of
 from holdfast.methods.survival_search.guide import guide_of
 from holdfast.methods.survival_search.problem import SurvivalProblem
 from holdfast.problem import TimeBudget
-from holdfast.retraining.bank import ModelGroup
+from holdfast.retraining.model_group import ModelGroup
 
 GRID = pd.DataFrame(
     list(itertools.product(range(6), range(5), range(4), ["a", "b", "c"])), columns=list("uvwk")
@@ -360,7 +360,7 @@ def test_errors_name_the_thing() -> None:
         hf.SurvivalSearch().explain(model, refused, "yes")
     with pytest.raises(hf.HoldfastError, match="at least 2 models"):
         hf.SurvivalSearch(parts.guide[:1]).explain(model, refused, "yes")
-    with pytest.raises(hf.HoldfastError, match="c must be 0 or more"):
+    with pytest.raises(hf.HoldfastError, match="safety must be 0 or more"):
         hf.SurvivalSearch(parts.guide, safety=-1.0).explain(model, refused, "yes")
     with pytest.raises(hf.HoldfastError, match="guided the search"):
         hf.audit(hf.SurvivalSearch(parts.guide).explain(model, refused, "yes"), parts.guide)
