@@ -37,10 +37,14 @@ def test_a_plan_says_all_that_is_known_of_a_person() -> None:
         ("€100", "€300", "raised"),
         ("rent", "own", "switched"),
     ]
-    assert (ann.holds_on, ann.at_least, ann.verdict) == ("100 of 100", "at least 97%", "certified")
+    assert (ann.holds_on, ann.bound_in_words, ann.verdict) == (
+        "100 of 100",
+        "at least 97%",
+        "certified",
+    )
     assert (ann.model, ann.bank) == (plans.cfs.run.model, plans.audit.bank)
     assert (dee.cost, dee.accepted, dee.survival, dee.bound, dee.changes) == (None,) * 4 + ((),)
-    assert (dee.holds_on, dee.at_least, dee.verdict, dee.reason) == ("", "", "", REASONS[3])
+    assert (dee.holds_on, dee.bound_in_words, dee.verdict, dee.reason) == ("", "", "", REASONS[3])
     with pytest.raises(FrozenInstanceError):
         ann.cost = 0.0  # pyright: ignore[reportAttributeAccessIssue]
 

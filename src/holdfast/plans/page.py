@@ -120,7 +120,7 @@ def _cells(plan: Plan) -> tuple[str, ...]:
         f"{plan.name} ({plan.place})" if plan.place else plan.name,
         "\n".join(lines) or "nothing",
         f"{plan.cost:.2f}" if plan.holds_on else "",
-        f"{plan.holds_on} ({plan.at_least})" if plan.holds_on else "",
+        f"{plan.holds_on} ({plan.bound_in_words})" if plan.holds_on else "",
         MARKS[plan.certified] if plan.holds_on else "",
     )
 

@@ -90,7 +90,7 @@ class Plan:
         return "" if self.accepted is None else certificates.holds_on(self.accepted, self.judges)
 
     @property
-    def at_least(self) -> str:
+    def bound_in_words(self) -> str:
         """'at least 95.4%', by the bound; '' where there is no plan."""
         return "" if self.bound is None else f"at least {certificates.rounded_down(self.bound)}"
 

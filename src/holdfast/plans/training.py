@@ -276,5 +276,5 @@ def assumed(model: Model, recipe: Recipe) -> str:
     )
     return (
         f"the network ({model.name}) does not say how it was trained; it is assumed to be {loop}. "
-        "Pass recipe= to settle it"
+        "Pass a recipe to settle it"
     )
