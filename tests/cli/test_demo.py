@@ -180,8 +180,8 @@ def test_the_commands_that_the_network_prints_work_as_they_are(demo: Demo) -> No
     done = subprocess.run(audit, capture_output=True, **settings)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    assert told["summary"]["all"]["models"] == 100
-    assert told["summary"]["all"]["survival"] > 0.97
+    assert told["by family"]["all"]["models"] == 100
+    assert told["by family"]["all"]["survival"] > 0.97
 
 
 # the training rows have an outcome, which the method leaves out

@@ -212,7 +212,7 @@ def test_left_out_the_target_is_any_other_class_and_the_loop_the_usual_one(
     ]
     ran = run(*command, "--out", tmp_path / "plans.parquet", "--strict")
     assert (
-        "does not say how it was trained: it is assumed to be 50 epochs of adam at 0.001" in ran.err
+        "does not say how it was trained; it is assumed to be 50 epochs of adam at 0.001" in ran.err
     )
     plans = hf.Plans.load(tmp_path / "plans.parquet")
     assert ran.code == (0 if plans.certified.all() else 3)

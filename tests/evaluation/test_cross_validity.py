@@ -280,7 +280,7 @@ def test_real_tables() -> None:
     answers = {year: pgd.explain(models[year], tables[year][0].head(30), "yes") for year in tables}
     some = cross_validity(answers, bank)
     for i, year in enumerate(tables):
-        summary = hf.audit(answers[year], bank).summary()
+        summary = hf.audit(answers[year], bank).by_family()
         assert some.matrix[i].tolist() == pytest.approx(
             [summary.loc[y, "end to end"] for y in tables]
         )

@@ -75,7 +75,7 @@ class Banks:
     >>> model = hf.Model.of(LogisticRegression().fit(data.X, data.y), data.schema)
     >>> banks = hf.Banks(models={"guide": 20, "calibration": 60, "audit": 60})
     >>> banks.train(model, data.X, data.y, hold=0.9)
-    TrainedBanks(stretch; guide: 20, calibration: 60, audit: 60; spread 2.67)
+    TrainedBanks(stretch; guide: 20, calibration: 60, audit: 60; spread 2.48)
     """
 
     recipe: Recipe | None = None

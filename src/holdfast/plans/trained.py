@@ -55,6 +55,16 @@ class TrainedBanks:
         likeness: how near they are to the model in use; None: nobody has compared them.
         warnings: what the judges may not know of the rows, in sentences.
         notes: what was done, and how long it took.
+
+    >>> import holdfast as hf
+    >>> data = hf.datasets.overlapping(n=300)
+    >>> recipe = hf.Recipe(hidden=(), epochs=10, lr=0.1)
+    >>> model = recipe.fit(data.X, data.y, data.schema)
+    >>> few = {"guide": 10, "calibration": 30, "audit": 30}
+    >>> banks = hf.Banks(recipe=recipe, family="retrain", models=few)
+    >>> trained = banks.train(model, data.X, data.y, hold=0.9)
+    >>> [len(part) for part in trained.split], trained.likeness.alike
+    ([10, 30, 30], True)
     """
 
     parts: BankSplit | StoredSplit
