@@ -516,7 +516,7 @@ def test_survival_against_cost() -> None:
         assert dots["cost"].tolist() == some.cfs.cost("l2").iloc[[0, 2, 3]].tolist()
         sure = "certified: at least 95% of models, 95% sure"
         assert dots["verdict"].tolist() == [sure, "not certified", sure]
-        assert data_of(content, "level")["level"].tolist() == [0.95]
+        assert data_of(content, "hold")["hold"].tolist() == [0.95]
     words = data_of(some.plot(hold=0.5, confidence=0.995).to_dict(), "verdict")["verdict"]
     assert words.tolist()[0] == "certified: at least 50% of models, 99.5% sure"
 
