@@ -1,10 +1,10 @@
 """Is a certificate true of the next model? Large tables as populations, and models of fresh rows as
 judges of judges.
 
-    HOLDFAST_DATA=... python -m benchmarks.next_training --minutes 60    the next missing cells, in
-                                                                         order of importance
-    python -m benchmarks.next_training --list     what is there, and what is missing
-    python -m benchmarks.next_training --table    what the cells say
+    export HOLDFAST_DATA=...
+    python -m benchmarks.next_training --minutes 60   the next missing cells, in order of importance
+    python -m benchmarks.next_training --list         what is there, and what is missing
+    python -m benchmarks.next_training --table        what the cells say
 
 A cell is one table of n rows drawn from a population: a model is trained on it, and `Recourse`
 makes plans for people whom the model refuses and who are not in the table. Then models are trained
@@ -241,7 +241,7 @@ def run(cell: Cell) -> dict[str, Any]:
     asked = world.refused(model)
     people = world.data.X.iloc[asked]
     groups = np.repeat(np.arange(len(world.table)), ROWS_OF_A_PERSON) if cell.grouped else None
-    how: dict[str, Any] = {"recipe": recipe, "seed": cell.table, "groups": groups, "workers": 1}
+    how: dict[str, Any] = {"recipe": recipe, "groups": groups, "workers": 1}
     found = dict[str, dict[str, Any]]()
     rows = list[pd.DataFrame]()
     for name, recourse in judged_by(cell, model, X, y, how):
@@ -280,10 +280,9 @@ def judged_by(
     with tempfile.TemporaryDirectory() as kept:
         for hold in HOLDS:
             for family in families:
-                yield (
-                    f"{family} {hold:g}",
-                    hf.Recourse(model, X, y, family=family, hold=hold, cache=kept, **how),
-                )
+                banks = hf.Banks(family=family, cache=kept, **how)
+                recourse = hf.Recourse(model, X, y, hold=hold, banks=banks, seed=cell.table)
+                yield f"{family} {hold:g}", recourse
 
 
 def commit() -> str:

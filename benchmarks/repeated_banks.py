@@ -1,8 +1,9 @@
 """Are certificates as seldom false as they say, for the very models that their judges are drawn
 from?
 
-    HOLDFAST_DATA=... python -m benchmarks.repeated_banks --minutes 30  the next missing repetitions
-    python -m benchmarks.repeated_banks --table                         what they say
+    export HOLDFAST_DATA=...
+    python -m benchmarks.repeated_banks --minutes 30   the next missing repetitions
+    python -m benchmarks.repeated_banks --table        what they say
 
 `benchmarks.next_training` asks whether judges are what the next models will be. This asks the
 smaller question that comes before it: one table, one model, and twenty times `Recourse` with
@@ -62,7 +63,8 @@ def repetition(kind: str, hold: float, seed: int) -> dict[str, Any]:
     start = time.perf_counter()
     world, recipe, model, people = world_of(kind)
     rows = world.rows(world.table)
-    recourse = hf.Recourse(model, *rows, recipe=recipe, hold=hold, seed=seed, workers=1)
+    banks = hf.Banks(recipe=recipe, workers=1)
+    recourse = hf.Recourse(model, *rows, hold=hold, banks=banks, seed=seed)
     plans = recourse.plans(people, world.target)
     judges = truth_of(kind).stretched(model, recourse.spread)
     certified = plans.certified.to_numpy()

@@ -19,6 +19,8 @@ TITLES = {
     "methods": "Methods",
     "retraining": "Retraining",
     "training": "Training",
+    "auditing": "Audits and certificates",
+    "plans": "Plans that hold",
     "evaluation": "Evaluation",
     "images": "Images",
     "errors": "Errors",

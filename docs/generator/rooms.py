@@ -23,9 +23,8 @@ COLOURS = {  # what a room is for
 KIND = {
     "cli": "people",
     "render": "people",
-    "recourse": "answers",
     "plans": "answers",
-    "frontier": "answers",
+    "auditing": "answers",
     "evaluation": "answers",
     "images": "answers",
     "methods": "answers",

@@ -85,14 +85,14 @@ from holdfast.images.jsma import JSMA as JSMA
 # isort: split
 
 # How good the answers are, and whether they hold
+from holdfast.auditing.audit import Audit as Audit
+from holdfast.auditing.audit import audit as audit
+from holdfast.auditing.calibration import Calibration as Calibration
+from holdfast.auditing.calibration import calibrate as calibrate
 from holdfast.evaluation import metrics as metrics
 from holdfast.evaluation import plausibility as plausibility
 from holdfast.evaluation.attacks import attacked_accuracy as attacked_accuracy
 from holdfast.evaluation.attacks import pgd_attack as pgd_attack
-from holdfast.evaluation.audit import Audit as Audit
-from holdfast.evaluation.audit import audit as audit
-from holdfast.evaluation.calibration import Calibration as Calibration
-from holdfast.evaluation.calibration import calibrate as calibrate
 from holdfast.evaluation.cross_validity import CrossValidity as CrossValidity
 from holdfast.evaluation.cross_validity import cross_validity as cross_validity
 from holdfast.evaluation.report import Report as Report
@@ -106,6 +106,9 @@ __version__: str
 # isort: split
 
 # Plans that hold, in one call
-from holdfast.frontier import Frontier as Frontier
-from holdfast.plans import Plans as Plans
-from holdfast.recourse import Recourse as Recourse
+from holdfast.plans.banks import Banks as Banks
+from holdfast.plans.frontier import Frontier as Frontier
+from holdfast.plans.plan import Plan as Plan
+from holdfast.plans.plans import Plans as Plans
+from holdfast.plans.recourse import Recourse as Recourse
+from holdfast.plans.trained import TrainedBanks as TrainedBanks

@@ -36,28 +36,28 @@ def test_the_bound_reaches_a_share_exactly_where_the_tail_is_small(
 
 
 @pytest.mark.parametrize(
-    ("at_least", "confidence", "n"), [(0.95, 0.95, 59), (0.99, 0.95, 299), (0.9, 0.99, 44)]
+    ("hold", "confidence", "n"), [(0.95, 0.95, 59), (0.99, 0.95, 299), (0.9, 0.99, 44)]
 )
-def test_smallest_number_that_can_tell(at_least: float, confidence: float, n: int) -> None:
-    assert models_needed(at_least, confidence) == n
-    assert at_least**n <= 1 - confidence < at_least ** (n - 1)
+def test_smallest_number_that_can_tell(hold: float, confidence: float, n: int) -> None:
+    assert models_needed(hold, confidence) == n
+    assert hold**n <= 1 - confidence < hold ** (n - 1)
 
 
 def test_the_smallest_number_never_contradicts_the_bound() -> None:
-    """Not even where at_least^n is 1 - confidence but for rounding."""
-    for at_least in (0.3, 0.5, 0.7, 0.9, 0.95, 0.999):
+    """Not even where hold^n is 1 - confidence but for rounding."""
+    for hold in (0.3, 0.5, 0.7, 0.9, 0.95, 0.999):
         for n in (1, 2, 3, 10, 100):
-            for confidence in (1 - at_least**n, 1 - at_least**n - 1e-9, 1 - at_least**n + 1e-9):
-                if at_least**n > 1e-6 and 0 < confidence < 1:
-                    needed = models_needed(at_least, confidence)
-                    assert lower_bound(needed, needed, confidence) >= at_least
-                    assert needed == 1 or lower_bound(needed - 1, needed - 1, confidence) < at_least
+            for confidence in (1 - hold**n, 1 - hold**n - 1e-9, 1 - hold**n + 1e-9):
+                if hold**n > 1e-6 and 0 < confidence < 1:
+                    needed = models_needed(hold, confidence)
+                    assert lower_bound(needed, needed, confidence) >= hold
+                    assert needed == 1 or lower_bound(needed - 1, needed - 1, confidence) < hold
                     assert abs(needed - n) <= 1
 
 
 def test_shares_lie_between_0_and_1() -> None:
     for bad in (0.0, 1.0, -1.0, float("nan")):
-        with pytest.raises(SettingError, match="at_least must lie between 0 and 1"):
+        with pytest.raises(SettingError, match="hold must lie between 0 and 1"):
             models_needed(bad, 0.5)
         with pytest.raises(SettingError, match="confidence must lie between 0 and 1"):
             exact_interval(1, 2, bad)

@@ -82,7 +82,7 @@ def test_audit_writes_table_and_picture(run: Any, lender: Path) -> None:
     ran = run(*AUDIT, "--families", "seed=3", "--out", "held.csv", "--plot", "held.svg")
     assert ran.code == 0, ran.err
     table = pd.read_csv(lender / "held.csv")
-    assert {"status", "survival", "low", "high", "models", "certified"} <= set(table.columns)
+    assert {"status", "survival", "models", "bound", "certified"} <= set(table.columns)
     assert (table["models"] == 3).all()
     assert (lender / "held.svg").read_text().startswith("<svg")
 
@@ -102,13 +102,13 @@ def test_other_tables_are_families_of_their_own(run: Any, lender: Path) -> None:
         "2008=new.csv",
     )
     told = json.loads(run(*words, "--quiet").out)
-    assert {name: row["models"] for name, row in told["summary"].items()} == {
+    assert {name: row["models"] for name, row in told["by family"].items()} == {
         "all": 2,
         "2007": 1,
         "2008": 1,
     }
     told = json.loads(run(*words, "--data", "train.csv", "--families", "seed=2", "--quiet").out)
-    assert {name: row["models"] for name, row in told["summary"].items()} == {
+    assert {name: row["models"] for name, row in told["by family"].items()} == {
         "all": 4,
         "seed": 2,
         "2007": 1,
@@ -132,7 +132,7 @@ def test_families_left_out_are_the_documented_ones(
 
 
 def test_shares_are_not_rounded_to_certainty(run: Any) -> None:
-    ran = run(*AUDIT, "--families", "seed=2", "--at-least", "0.995", "--confidence", "0.999")
+    ran = run(*AUDIT, "--families", "seed=2", "--hold", "0.995", "--confidence", "0.999")
     each = (
         "holds for at least 99.5% of models made as those of the bank were, with 99.9% confidence"
     )
@@ -140,7 +140,7 @@ def test_shares_are_not_rounded_to_certainty(run: Any) -> None:
         f"No certificates: a certificate that an answer {each}, needs at least 1379 models"
         in ran.err
     )
-    assert f"{each}, needs at least 1379 models" in json.loads(ran.out)["words"]
+    assert f"{each}, needs at least 1379 models" in json.loads(ran.out)["statement"]
 
 
 def test_the_rule_is_asked_for_and_printed(run: Any, lender: Path) -> None:
@@ -177,8 +177,8 @@ def test_the_rule_is_asked_for_and_printed(run: Any, lender: Path) -> None:
         assert told[rule]["covers"] in ran.err
     assert told["target"]["asked"] == "approved with probability 0.9"
     assert (
-        told["target"]["summary"]["all"]["survival"]
-        < told["class"]["summary"]["all"]["survival"] - 0.2
+        told["target"]["by family"]["all"]["survival"]
+        < told["class"]["by family"]["all"]["survival"] - 0.2
     )
     assert "rule must be 'target' or 'class'" in run(*words, "--rule", "all").err
 
@@ -247,8 +247,8 @@ def test_a_bank_that_guided_the_search_is_refused(run: Any) -> None:
             "the model's classes are",
         ),
         (
-            (*AUDIT, "--families", "seed=2", "--at-least", "1.5"),
-            "at_least must lie between 0 and 1",
+            (*AUDIT, "--families", "seed=2", "--hold", "1.5"),
+            "hold must lie between 0 and 1",
         ),
         (
             (*AUDIT, "--families", "seed=2", "--confidence", "0"),

@@ -135,11 +135,11 @@ def test_from_a_model_file_to_plans(
         *asked(room, model, *ASKED[model], "--fixed", "years", "--up", "income", "--out", out)
     )
     assert (ran.code, ran.out) == (0, ""), ran.err
-    assert "retraining 110 models (20 guide, 40 calibration, 50 audit), about" in ran.err
+    assert "retraining 110 models (20 guide, 40 calibration, 50 audit)\n" in ran.err
     assert "retrained 110 models in" in ran.err
     assert SAID.get(model, "") in ran.err
     plans = hf.Plans.load(out)
-    assert ran.err.rstrip().endswith(plans.words())
+    assert ran.err.rstrip().endswith(plans.summary())
     assert len(plans) == len(plans.audit.held[0]) == 6
     assert plans.found.any()
     assert plans.hold == 0.8
@@ -164,7 +164,7 @@ def test_a_pipe_gets_json_and_a_terminal_a_table(room: Path) -> None:
     shown = run(*network(room, "--quiet"), terminal=True)
     assert shown.code == 0
     assert shown.out.startswith("person")
-    assert told["words"] in shown.out
+    assert told["summary"] in shown.out
     assert max(map(len, shown.out.splitlines()[:-2])) <= 120
 
 
@@ -211,7 +211,9 @@ def test_left_out_the_target_is_any_other_class_and_the_loop_the_usual_one(
         word for word in asked(room, "model.safetensors") if word not in ("--target", "approved")
     ]
     ran = run(*command, "--out", tmp_path / "plans.parquet", "--strict")
-    assert "does not say how it was trained: taken to be 50 epochs of adam at 0.001" in ran.err
+    assert (
+        "does not say how it was trained; it is assumed to be 50 epochs of adam at 0.001" in ran.err
+    )
     plans = hf.Plans.load(tmp_path / "plans.parquet")
     assert ran.code == (0 if plans.certified.all() else 3)
     assert plans.cfs.run.target == "any other class"

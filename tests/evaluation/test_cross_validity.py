@@ -24,7 +24,8 @@ from holdfast.evaluation.cross_validity import (
 from holdfast.nn.module_stack import stack_of
 from holdfast.render.charts.shift import data_size, pareto, strength, validity_heatmap
 from holdfast.render.charts.theme import COLOURS
-from holdfast.retraining.bank import ModelBank, ModelGroup
+from holdfast.retraining.bank import ModelBank
+from holdfast.retraining.model_group import ModelGroup
 from holdfast.retraining.recipe import Recipe
 from holdfast.target import Status
 
@@ -288,7 +289,7 @@ def test_real_tables() -> None:
     answers = {year: pgd.explain(models[year], tables[year][0].head(30), "yes") for year in tables}
     some = cross_validity(answers, bank)
     for i, year in enumerate(tables):
-        summary = hf.audit(answers[year], bank).summary()
+        summary = hf.audit(answers[year], bank).by_family()
         assert some.matrix[i].tolist() == pytest.approx(
             [summary.loc[y, "end to end"] for y in tables]
         )

@@ -131,7 +131,7 @@ def test_a_draw_of_rows_files_and_company(tmp_path: Any) -> None:
     )
     both = hf.audit(cfs, bank.join(ordinary))
     assert both.families == ["shift", "seed"]
-    assert list(both.summary().index) == ["all", "shift", "seed"]
+    assert list(both.by_family().index) == ["all", "shift", "seed"]
     bank.save(tmp_path / "bank.safetensors")
     assert hf.ModelBank.load(tmp_path / "bank.safetensors").fingerprint() == bank.fingerprint()
 

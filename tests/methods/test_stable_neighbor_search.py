@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 import holdfast as hf
+from holdfast.auditing.audit import audit
 from holdfast.errors import ModelError, SchemaError, SettingError
-from holdfast.evaluation.audit import audit
 from holdfast.methods._path_integral import Path, Value, path_value, stack_value
 from holdfast.methods.stable_neighbor_search import (
     DEPTH,
@@ -28,7 +28,8 @@ from holdfast.methods.stable_neighbor_search import (
 from holdfast.nn.architecture import mlp
 from holdfast.nn.module_stack import ModuleStack, stack_of
 from holdfast.nn.stack import ModelStack
-from holdfast.retraining.bank import ModelBank, ModelGroup
+from holdfast.retraining.bank import ModelBank
+from holdfast.retraining.model_group import ModelGroup
 from holdfast.retraining.recipe import Recipe
 from holdfast.schema.verify import blocked, violations
 from support.tables import mixed_table, seeded

@@ -22,10 +22,11 @@ import holdfast as hf
 from holdfast.errors import FileError, ModelError, SchemaError, SettingError
 from holdfast.nn.architecture import mlp
 from holdfast.nn.stack import Stack
-from holdfast.retraining.bank import ModelBank, ModelGroup
+from holdfast.retraining.bank import ModelBank
 from holdfast.retraining.base_run import BaseRun
 from holdfast.retraining.families import FAMILIES, FOR_ESTIMATORS, FOR_NETWORKS, family
 from holdfast.retraining.loop import glorot, redrawn
+from holdfast.retraining.model_group import ModelGroup
 from holdfast.retraining.recipe import Recipe
 from holdfast.retraining.row_facts import periods_of
 from holdfast.retraining.store import digest_of
@@ -506,7 +507,7 @@ def test_scores_are_those_of_each_model(name: str) -> None:
 def test_scores_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     made = bank(families={"seed": 3})
     whole = made.scores(X)
-    monkeypatch.setattr("holdfast.retraining.bank.SCORED_CELLS", 1)
+    monkeypatch.setattr("holdfast.retraining.model_group.SCORED_CELLS", 1)
     assert torch.equal(made.scores(X), whole)
 
 

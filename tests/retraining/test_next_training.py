@@ -142,7 +142,8 @@ def test_the_share_of_rows_is_measured(unit: Any, from_rows: float) -> None:
 def test_the_share_of_rows_of_models_that_say_classes_alone() -> None:
     """By hand: of two models made again a fifth disagree about a row, of two drawn again two
     fifths."""
-    again, drawn = (torch.zeros(5, 10, 2) for _ in range(2))
+    again = torch.zeros(5, 10, 2)
+    drawn = torch.zeros(5, 10, 2)
     again[..., 0] = 1
     drawn[..., 0] = 1
     again[0, :5, 1] = 2  # one of five models differs about half of the rows: 4 of 10 pairs

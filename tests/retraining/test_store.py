@@ -213,11 +213,9 @@ Change = Callable[[dict[str, Any]], Any]
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("banks") / "bank"
-    first, *others = (
-        made(kind, families={"retrain": 2})
-        for kind in ("piped xgboost", "forest", "piped lightgbm")
-    )
-    first.join(*others).save(path)
+    kinds = ("piped xgboost", "forest", "piped lightgbm")
+    banks = [made(kind, families={"retrain": 2}) for kind in kinds]
+    banks[0].join(*banks[1:]).save(path)
     return path
 
 

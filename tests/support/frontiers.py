@@ -19,7 +19,7 @@ JUDGED_BY = [[70, 91, 99], [95, 90, 60], [100, 100, 100]]  # of 100 audit models
 
 def three_people(
     *,
-    levels: Sequence[float] = (0.8, 0.9, 0.99),
+    holds: Sequence[float] = (0.8, 0.9, 0.99),
     names: Sequence[str] = ("Ann", "Ben", "Cyd"),
     copies: int = 1,
 ) -> hf.Frontier:
@@ -39,4 +39,4 @@ def three_people(
         held = np.arange(100)[:, None] < np.tile(np.array(accepted).ravel(), copies)
         return hf.Audit(cfs, held, np.array(["retrain"] * 100), "a bank")
 
-    return hf.Frontier(audit(CHOSEN_BY), audit(JUDGED_BY), tuple(levels))
+    return hf.Frontier(audit(CHOSEN_BY), audit(JUDGED_BY), tuple(holds))

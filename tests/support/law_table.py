@@ -70,10 +70,17 @@ EXPLAINERS: dict[str, Callable[[], hf.Explainer]] = {
     "roar": lambda: hf.ROAR(samples=60, noise=0.4, steps=60, lr=0.1, restarts=4),
     "roar lime": lambda: hf.ROAR.lime(samples=60, noise=0.4, lam=0.01),
     "survival-search": lambda: hf.SurvivalSearch(
-        c=1.0, models=4, steps=10, bisections=2, beam=2, depth=2, thresholds=4
+        safety=1.0, models=4, steps=10, bisections=2, beam=2, depth=2, thresholds=4
     ),
     "survival-search several": lambda: hf.SurvivalSearch(
-        c=(0.5, 2.0), norm="l1", models=3, steps=10, bisections=2, beam=1, depth=2, thresholds=3
+        safety=(0.5, 2.0),
+        norm="l1",
+        models=3,
+        steps=10,
+        bisections=2,
+        beam=1,
+        depth=2,
+        thresholds=3,
     ),
     "learned-recourse": lambda: counternet().recourse_,
     "rbr": lambda: hf.RBR(neighbors=10, scan=16, samples=20, steps=30, delta_plus=1.0),

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 import holdfast as hf
-from holdfast.evaluation.likeness import Likeness
+from holdfast.auditing.likeness import Likeness
 from holdfast.schema.feature import Feature
 from holdfast.schema.schema import Schema
 from holdfast.target import Status

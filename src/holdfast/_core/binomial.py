@@ -30,14 +30,14 @@ def lower_bound(seen: Any, n: int, confidence: float = 0.95) -> AnyArray:
     return _lower(seen, n, 1 - confidence)
 
 
-def models_needed(at_least: float = 0.95, confidence: float = 0.95) -> int:
-    """The smallest n for which n of n give a lower bound of `at_least`: at_least^n <= 1 -
+def models_needed(hold: float = 0.95, confidence: float = 0.95) -> int:
+    """The smallest n for which n of n give a lower bound of `hold`: hold^n <= 1 -
     confidence."""
-    check_share("at_least", at_least)
+    check_share("hold", hold)
     check_share("confidence", confidence)
-    n = max(1, int(np.log(1 - confidence) / np.log(at_least)) - 1)
+    n = max(1, int(np.log(1 - confidence) / np.log(hold)) - 1)
     # once or twice; no rounding can contradict the bound
-    while float(lower_bound(n, n, confidence)) < at_least:
+    while float(lower_bound(n, n, confidence)) < hold:
         n += 1
     return n
 

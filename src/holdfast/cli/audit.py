@@ -51,10 +51,10 @@ def audit(
         "What a model must give: all that was asked for (target), or the class alone (class).",
         "target",
     ),
-    at_least: float = option(
-        "measure", "SHARE", "The share of retrained models a certificate speaks of.", 0.95
+    hold: float = option(
+        "measure", "SHARE", "The share of retrained models that is to accept an answer.", 0.95
     ),
-    confidence: float = option("measure", "SHARE", "How sure a certificate is.", 0.95),
+    confidence: float = option("measure", "SHARE", "Confidence level of the certificates.", 0.95),
     out: Path | None = TABLE_OUT,
     plot: Path | None = option(
         "output", "FILE", "Also draw survival against cost: .png, .svg or .html."
@@ -64,7 +64,7 @@ def audit(
     ),
     quiet: bool = QUIET,
 ) -> None:
-    """Check answers against retrained models: survival with exact intervals, and certificates."""
+    """Check answers against retrained models: survival, its exact bound, and certificates."""
     import holdfast as hf
     from holdfast.render.charts.theme import save as save_chart
 
@@ -85,17 +85,17 @@ def audit(
     if save_bank:
         models.save(save_bank)
     found = hf.audit(cfs, models, rule=cast(Any, rule), progress=not quiet)
-    table = found.table(at_least=at_least, confidence=confidence)
+    table = found.table(hold=hold, confidence=confidence)
     if out:
         hf.datasets.write_table(table, out, index=True)
     elif sys.stdout.isatty():
         echo(table.head(MOST_ROWS).to_string(float_format=lambda v: f"{v:.3f}"))
     else:
-        echo(found.to_json(at_least=at_least, confidence=confidence))
+        echo(found.to_json(hold=hold, confidence=confidence))
     if plot:
-        save_chart(found.plot(at_least=at_least, confidence=confidence), plot)
+        save_chart(found.plot(hold=hold, confidence=confidence), plot)
     if not quiet:
-        typer.echo(found.describe(at_least=at_least, confidence=confidence), err=True)
+        typer.echo(found.summary(hold=hold, confidence=confidence), err=True)
     # None, too few models, is no certificate
     if strict and not all(table["certified"][cfs.answered]):
         raise typer.Exit(UNANSWERED)
@@ -120,6 +120,7 @@ def retrained(
             "give --data FILE and --recipe FILE to retrain models, or --bank FILE to use those "
             "you have"
         )
+    # of the training rows there are families, of each other table one
     how = hf.Recipe.load(recipe)
     counts = parsed_families(families, "--families")
     named = parsed_tables(tables)

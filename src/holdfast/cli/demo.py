@@ -76,7 +76,13 @@ def _demo(out: Path) -> None:
     train, test = credit.split()
     fitted = pipeline().fit(train.X, train.y)
     recourse = hf.Recourse(
-        fitted, train.X, train.y, schema=credit.schema, hold=HOLD, models=MODELS, progress=True
+        fitted,
+        train.X,
+        train.y,
+        schema=credit.schema,
+        hold=HOLD,
+        banks=hf.Banks(models=MODELS),
+        progress=True,
     )
     refused = refused_by(recourse.model, test, out)
     hf.datasets.write_table(train.X.assign(outcome=train.y), out / "training.csv")
@@ -94,7 +100,7 @@ def _demo(out: Path) -> None:
         f"{len(refused)}.\n"
         f"The smallest changes that it accepts hold on {then.survival().mean():.1%} of {models} "
         "models that stand for "
-        f"new training data; {int(then.certified(at_least=HOLD).sum())} of "
+        f"new training data; {int(then.certified(hold=HOLD).sum())} of "
         f"{int(smallest.found.sum())} are certified.\n"
         f"The plans hold on {plans.survival[plans.cfs.answered].mean():.1%} of them; "
         f"{int(plans.certified.sum())} of "

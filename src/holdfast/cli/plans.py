@@ -60,7 +60,7 @@ def plans(
         "asked", "SHARE", "The share of retrained models that is to accept a plan; default: 0.95."
     ),
     confidence: float | None = option(
-        "asked", "SHARE", "How sure a certificate of that is; default: 0.95."
+        "asked", "SHARE", "Confidence level of the certificates; default: 0.95."
     ),
     classes: list[str] | None = option(
         "asked",
@@ -132,7 +132,7 @@ def plans(
     ),
     report: Path | None = option("output", "FILE.html", "Write a page with plots as well."),
     save: Path | None = option(
-        "output", "DIR", "Write model, retrained models and calibration, for --from."
+        "output", "DIR", "Write the model and the retrained models, for --from."
     ),
     strict: bool = option(
         "output", None, "Exit with 3 if somebody has no certified plan.", False, "--strict"
@@ -141,124 +141,169 @@ def plans(
 ) -> None:
     """Find, for every row of TABLE, the cheapest change that still holds when the model is
     retrained."""
-    import holdfast as hf
-
     if quiet:
         warnings.simplefilter("ignore")
     check_table(out)
     check_report(report)
     check_writable(out, report, None if save is None or save.is_dir() else save)
+    # a folder of --save settles all of these, so that with --from they would do nothing
+    of_models: dict[str, Any] = {
+        "--model": model,
+        "--hold": hold,
+        "--confidence": confidence,
+        "--classes": classes,
+        "--schema": schema,
+        "--fixed": fixed,
+        "--up": up,
+        "--down": down,
+        "--recipe": recipe,
+        "--models": models,
+        "--time": time,
+        "--groups": groups,
+        "--weight": weight,
+        "--family": family,
+        "--cache": cache,
+        "--outcome": outcome,
+        "--trust-model-code": trust,
+    }
     if start is not None:
-        of_models = {
-            "--model": model,
-            "--hold": hold,
-            "--confidence": confidence,
-            "--classes": classes,
-            "--schema": schema,
-            "--fixed": fixed,
-            "--up": up,
-            "--down": down,
-            "--recipe": recipe,
-            "--models": models,
-            "--time": time,
-            "--groups": groups,
-            "--weight": weight,
-            "--family": family,
-            "--cache": cache,
-            "--outcome": outcome,
-            "--trust-model-code": trust,
-        }
-        refuse(
-            of_models,
-            "the folder of --from has the model and all that was made for it, so {} cannot be "
-            "heeded",
-        )
-        recourse = hf.Recourse.load(start)
-        recourse.X = None if data is None else hf.datasets.read_table(data, recourse.schema)
-        recourse.progress = not quiet
+        recourse = stored(start, of_models, data, quiet)
     else:
-        level = {
-            "hold": 0.95 if hold is None else hold,
-            "confidence": 0.95 if confidence is None else confidence,
-        }
-        made_with: dict[str, Any] = {
-            **level,
-            "models": counts(models),
-            "cache": cache,
-            "seed": seed,
-            "workers": workers,
-            "progress": not quiet,
-            "recipe": None if recipe is None else hf.Recipe.load(recipe),
-            "family": family or "auto",
-        }
-        changed = {"fixed": split_names(fixed), "up": split_names(up), "down": split_names(down)}
-        made_with |= {name: columns for name, columns in changed.items() if columns}
-        about_rows = {"time": time, "groups": groups, "sample_weight": weight}
-        recourse = fresh(
-            model, data, outcome, about_rows, schema, split_names(classes), trust, made_with
-        )
-    own = recourse.model.classes
-    asked = (
-        hf.Target(probability=probability)
-        if target is None and own
-        else wanted(own, target, False, probability)
-    )
-    people = hf.datasets.read_table(table, recourse.schema)
-    found = recourse.plans(people, asked)
+        recourse = fresh(of_models, data, seed, workers, quiet)
+    found = recourse.plans(*question(recourse, table, target, probability))
     deliver(found, out, report, quiet)
     if save is not None:
         recourse.save(save)
-    if (
-        strict
-        and not (
-            found.certified.to_numpy() | (found.cfs.status_codes == hf.Status.ALREADY_MET)
-        ).all()
-    ):
+    if strict and somebody_has_none(found):
         raise typer.Exit(UNANSWERED)
 
 
-def fresh(
-    model: Path | None,
-    data: Path | None,
-    outcome: str | None,
-    about_rows: dict[str, str | None],
-    schema: Path | None,
-    classes: list[str],
-    trust: bool,
-    made_with: dict[str, Any],
-) -> "hf.Recourse":
-    """All that plans are made with, from a model file and the rows that it learnt from;
-    `about_rows` names columns that say how old rows are, which belong together, and how much they
-    count."""
+def stored(start: Path, of_models: dict[str, Any], data: Path | None, quiet: bool) -> "hf.Recourse":
+    """What a folder of --save has; an error where an option is given that it settles."""
     import holdfast as hf
-    from holdfast.evaluation.audit import models_needed
+
+    refuse(
+        of_models,
+        "the folder of --from has the model and all that was made for it, so {} cannot be heeded",
+    )
+    loaded = hf.Recourse.load(start)
+    return hf.Recourse(
+        loaded.model,
+        None if data is None else hf.datasets.read_table(data, loaded.schema),
+        hold=loaded.hold,
+        confidence=loaded.confidence,
+        banks=loaded.banks,
+        seed=loaded.seed,
+        progress=not quiet,
+    )
+
+
+def question(
+    recourse: "hf.Recourse", table: Path, target: str | None, probability: float | None
+) -> "tuple[pd.DataFrame, hf.Target]":
+    """Who is asked about, and what is wanted for them."""
+    import holdfast as hf
+
+    classes = recourse.model.classes
+    if target is None and classes:
+        asked = hf.Target(probability=probability)
+    else:
+        asked = wanted(classes, target, False, probability)
+    return hf.datasets.read_table(table, recourse.schema), asked
+
+
+def somebody_has_none(found: "hf.Plans") -> bool:
+    """Is there a person with neither a certified plan nor what was wanted already?"""
+    import holdfast as hf
+
+    met = found.cfs.status_codes == hf.Status.ALREADY_MET
+    return not (found.certified.to_numpy() | met).all()
+
+
+def fresh(
+    of_models: dict[str, Any],
+    data: Path | None,
+    seed: int,
+    workers: int | None,
+    quiet: bool,
+) -> "hf.Recourse":
+    """All that plans are made with, from a model file and the rows that it learnt from.
+
+    Args:
+        of_models: the options about the model and how it is made again, by name.
+        data: the file of the rows.
+    """
+    import holdfast as hf
+    from holdfast.auditing.audit import models_needed
+
+    hold = 0.95 if of_models["--hold"] is None else of_models["--hold"]
+    confidence = 0.95 if of_models["--confidence"] is None else of_models["--confidence"]
+    # an error where they are no shares, before any work
+    models_needed(hold, confidence)
+    # columns that say how old rows are, which belong together, and how much they count
+    beside = {
+        "time": of_models["--time"],
+        "groups": of_models["--groups"],
+        "sample_weight": of_models["--weight"],
+    }
+    beside = {what: name for what, name in beside.items() if name}
+    model, X, y, values = read(of_models, data, beside)
+    recipe = of_models["--recipe"]
+    banks = hf.Banks(
+        recipe=None if recipe is None else hf.Recipe.load(recipe),
+        family=of_models["--family"] or "auto",
+        models=counts(of_models["--models"]),
+        cache=of_models["--cache"],
+        workers=workers,
+        **values,
+    )
+    words = ("fixed", "up", "down")
+    changed = {word: split_names(of_models[f"--{word}"]) for word in words}
+    settings: dict[str, Any] = {word: names for word, names in changed.items() if names}
+    return hf.Recourse(
+        model,
+        X,
+        y,
+        hold=hold,
+        confidence=confidence,
+        banks=banks,
+        seed=seed,
+        progress=not quiet,
+        **settings,
+    )
+
+
+def read(
+    of_models: dict[str, Any], data: Path | None, beside: dict[str, str]
+) -> "tuple[hf.Model, pd.DataFrame, pd.Series[Any], dict[str, Any]]":
+    """The model, its training rows, their outcomes, and what else is known of each row.
+
+    Where neither the model file nor an option says what may change, the schema is read off the
+    rows, as the model takes them.
+    """
+    import holdfast as hf
     from holdfast.models.formats.inspect import as_taken, inspect
 
-    # an error where they are no shares, before any work
-    models_needed(made_with["hold"], made_with["confidence"])
+    model: Path | None = of_models["--model"]
     if model is None or data is None:
         raise SettingError(
             "give --model FILE and --data FILE, the rows that it was trained on; or --from DIR"
         )
-    given = None if schema is None else hf.Schema.load(schema)
-    own = bool(inspect(model)["schema"])
-    if given is None and not own:
+    outcome: str | None = of_models["--outcome"]
+    given = None if of_models["--schema"] is None else hf.Schema.load(of_models["--schema"])
+    if given is None and not inspect(model)["schema"]:
         rows = hf.datasets.read_table(data)
-        kept = (check_outcome(rows, outcome, data), *(name for name in about_rows.values() if name))
+        kept = (check_outcome(rows, outcome, data), *beside.values())
         rows = as_taken(rows, model, kept)
         given = hf.Schema.infer(rows.drop(columns=[name for name in kept if name in rows.columns]))
-        rows = hf.datasets.read_table(data, given)
-        loaded = hf.Model.load(model, given, trust=trust, classes=classes or None)
-    else:
-        loaded = hf.Model.load(model, given, trust=trust, classes=classes or None)
-        rows = hf.datasets.read_table(data, loaded.schema)
+    classes = split_names(of_models["--classes"]) or None
+    loaded = hf.Model.load(model, given, trust=of_models["--trust-model-code"], classes=classes)
+    rows = hf.datasets.read_table(data, loaded.schema)
     X, y = labelled(data, outcome, rows, loaded)
     values = {
-        what: rows[check_column(rows, name, data)].to_numpy()
-        for what, name in about_rows.items()
-        if name
+        what: rows[check_column(rows, name, data)].to_numpy() for what, name in beside.items()
     }
-    return hf.Recourse(loaded, X, y, **made_with, **values)
+    return loaded, X, y, values
 
 
 def check_outcome(rows: "pd.DataFrame", outcome: str | None, data: Path) -> str:
@@ -270,8 +315,7 @@ def check_outcome(rows: "pd.DataFrame", outcome: str | None, data: Path) -> str:
 
 def check_column(rows: "pd.DataFrame", name: str, data: Path) -> str:
     """The name of a column that is there."""
-    known = name in rows.columns
-    if not known:
+    if name not in rows.columns:
         raise FileError(f"{str(data)!r} has no column {name!r}; {did_you_mean(name, rows.columns)}")
     return name
 
@@ -317,4 +361,4 @@ def deliver(found: "hf.Plans", out: Path | None, report: Path | None, quiet: boo
     if report is not None:
         found.report(report)
     if not quiet and (out is not None or not sys.stdout.isatty()):
-        say(found.words())
+        say(found.summary())

@@ -1,2 +1,1 @@
-"""What answers are worth: metrics, audits against retrained models, comparisons, attacks and
-bounds."""
+"""Studies of what answers are worth: metrics, comparisons, attacks and bounds."""

@@ -27,7 +27,8 @@ from holdfast.errors import ModelError, SettingError
 from holdfast.evaluation._outcomes import known_outcomes
 from holdfast.models.base import Model
 from holdfast.retraining.attacks import Adversary
-from holdfast.retraining.bank import ModelBank, ModelGroup
+from holdfast.retraining.bank import ModelBank
+from holdfast.retraining.model_group import ModelGroup
 from holdfast.retraining.outcomes import class_numbers
 
 Immutable = Literal["fixed", "categories"]

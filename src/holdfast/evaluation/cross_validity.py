@@ -28,11 +28,11 @@ import pandas as pd
 from holdfast._core.checks import listed
 from holdfast._core.progress import Progress
 from holdfast._core.result import as_json
+from holdfast.auditing.independence import refuse_guides
+from holdfast.auditing.verdicts import by_row, verdicts
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.errors import FileError, HoldfastError, SettingError
 from holdfast.evaluation._saved import write_as
-from holdfast.evaluation.audit import by_row, verdicts
-from holdfast.evaluation.independence import refuse_guides
 from holdfast.evaluation.report import by_name
 from holdfast.retraining.bank import ModelBank
 from holdfast.target import Status

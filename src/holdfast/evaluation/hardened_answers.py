@@ -13,10 +13,10 @@ from torch import Tensor
 from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import chunks, rows_per_chunk
+from holdfast.auditing.verdicts import verdicts
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.distances import distance_of, l2
 from holdfast.errors import SettingError
-from holdfast.evaluation.audit import verdicts
 from holdfast.evaluation.bounds import step_length, theorem2
 from holdfast.evaluation.cross_validity import CrossValidity, cross_validity
 from holdfast.explainer import Explainer

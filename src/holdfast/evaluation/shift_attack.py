@@ -30,8 +30,9 @@ from holdfast.methods.amortized._parallel import by_seed
 from holdfast.methods.amortized.virtual_shift import Attack, Batch, Shift
 from holdfast.models.base import Model
 from holdfast.nn.stack_derivatives import Net, Weights
-from holdfast.retraining.bank import ModelBank, ModelGroup
+from holdfast.retraining.bank import ModelBank
 from holdfast.retraining.frozen import encoded, members_of, net_of, numbered, with_logits
+from holdfast.retraining.model_group import ModelGroup
 from holdfast.retraining.recipe import Recipe
 from holdfast.schema.encoding import Encoding
 

@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from holdfast._core.checks import optional
 from holdfast._core.types import Ints, Mask
+from holdfast.render.changes import Change, changes_of
 from holdfast.render.charts.theme import (
     MOST_BARS,
     MOST_DOTS,
@@ -34,17 +35,6 @@ MOST_LETTERS = 400  # of one provenance entry: a target may name a class for eve
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One change."""
-
-    feature: str
-    before: str
-    after: str
-    unit: str
-    way: str  # raised, lowered, switched: the arrow's colour
-
-
-@dataclass(frozen=True)
 class Line:
     """One row of a table."""
 
@@ -53,7 +43,7 @@ class Line:
     status: str
     reason: str
     outcome: str  # how sure the model is, or what it estimates
-    cells: dict[str, Cell]  # by heading, largest change first
+    cells: dict[str, Change]  # by heading, largest change first
     cost: str = ""
     sentence: str = ""
 
@@ -197,7 +187,7 @@ def table_lines(cfs: "Counterfactuals", rows: Ints, *, words: bool = False) -> l
     """The rows of these numbers as strings; with `words` also their cost and sentence."""
     names = row_names(cfs.after.index[rows])
     answers = _answers(cfs)
-    cells = _cells(cfs, rows)
+    changes = changes_of(cfs, rows)
     values: list[float] = cfs.goal.value(cfs.scores).numpy().tolist()
     shares = [f"{p:.1%}" for p in values]
     blank = [""] * len(cfs)
@@ -213,33 +203,12 @@ def table_lines(cfs: "Counterfactuals", rows: Ints, *, words: bool = False) -> l
             status[i],
             cfs.reasons[i],
             outcome[i],
-            cells.get(i, {}),
+            {change.label: change for change in changes.get(i, ())},
             cost[i],
             in_words[i],
         )
         for name, i in zip(names, numbers, strict=True)
     ]
-
-
-def _cells(cfs: "Counterfactuals", rows: Ints) -> dict[int, dict[str, Cell]]:
-    """Row number -> its changes by heading, largest first."""
-    wanted = np.zeros(len(cfs), dtype=np.bool_)
-    wanted[rows] = True
-    heads = dict(zip(cfs.schema.names, headings(cfs.schema.features), strict=True))
-    ways = {1: "raised", -1: "lowered", 0: "switched"}
-    changes: list[tuple[int, float, Cell]] = []
-    for m in moves(cfs, wanted & cfs.answered):
-        values = zip(
-            m.rows.tolist(), m.size.tolist(), m.before, m.after, m.way.tolist(), strict=True
-        )
-        head = heads[m.feature.name]
-        changes += [
-            (i, -size, Cell(head, was, now, m.unit, ways[way])) for i, size, was, now, way in values
-        ]
-    out: dict[int, dict[str, Cell]] = {}
-    for i, _, cell in sorted(changes, key=lambda change: change[:2]):
-        out.setdefault(i, {})[cell.feature] = cell
-    return out
 
 
 def several_each(cfs: "Counterfactuals") -> bool:

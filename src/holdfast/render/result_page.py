@@ -2,14 +2,18 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from holdfast._core.checks import optional
 from holdfast.render.charts.theme import row_names, to_svg
-from holdfast.render.html import MOST_ROWS, inline_svg, write_page
+from holdfast.render.html import MOST_ROWS, inline_svg, provenance, write_page
+
+if TYPE_CHECKING:
+    from holdfast.auditing.audit import Audit
+    from holdfast.plans.frontier import Frontier
 
 Figures = Sequence[tuple[str, str, str]]  # name, number, small print
 
@@ -59,3 +63,56 @@ def written(value: Any) -> str:
     if isinstance(value, float):
         return "" if np.isnan(value) else f"{value:.4g}"
     return str(value)
+
+
+def audit_page(audit: "Audit", path: Path, *, hold: float, confidence: float) -> Path:
+    """Survival against cost, and what is certified."""
+    optional("altair", "plot")
+    answers = int(audit.cfs.answered.sum())
+    chart = audit.plot(hold=hold, confidence=confidence) if answers else None
+    survival = float(np.nanmean(audit.survival())) if answers else float("nan")
+    families = [f"{name}: {int((audit.family == name).sum()):,}" for name in audit.families]
+    certified = "n/a"
+    if not audit.too_few(hold=hold, confidence=confidence):
+        certified = f"{int(audit.certified(hold=hold, confidence=confidence).sum()):,}"
+    return result_page(
+        path,
+        title="Audit",
+        headline=audit.statement(hold=hold, confidence=confidence),
+        figures=[
+            ("Answers", f"{answers:,}", f"of {len(audit.cfs):,} rows"),
+            ("Models", f"{len(audit.held):,}", ", ".join(families)),
+            ("Mean survival", f"{survival:.1%}" if answers else "n/a", "models that accept"),
+            ("Certified", certified, f"{100 * hold:g}% of models, {100 * confidence:g}% sure"),
+        ],
+        chart=chart,
+        caption="One dot per answer: what it costs, and the share of the models that accept it.",
+        table=audit.table(hold=hold, confidence=confidence),
+        facts=provenance(audit.cfs.run),
+    )
+
+
+def frontier_page(frontier: "Frontier", path: Path) -> Path:
+    """What each share of models costs."""
+    optional("altair", "plot")
+    costs = frontier.costs()
+    reached = costs.notna().sum()
+    people = len(costs)
+    figures = [
+        (
+            f"{100 * hold:g}% of models",
+            f"{costs[hold].median():.2f}" if reached[hold] else "n/a",
+            f"median cost, reached by {reached[hold]:,} of {people:,}",
+        )
+        for hold in frontier.holds
+    ]
+    return result_page(
+        path,
+        title="What certainty costs",
+        headline=f"The cheapest plan of {people:,} people, by how many models are to accept it.",
+        figures=figures,
+        chart=frontier.plot() if bool(reached.any()) else None,
+        caption="One thin line per person; the thick one is the median of those who can have it.",
+        table=frontier.table(),
+        facts=provenance(frontier.judged_by.cfs.run),
+    )

@@ -221,10 +221,8 @@ def _numbers(f: Feature, was: Array, now: Array) -> tuple[list[str], list[str]]:
         d if ok else None for d, ok in zip(decimals.tolist(), plain.tolist(), strict=True)
     ]
     rounded = np.where(plain, _outward(f, was, now, np.minimum(decimals, MOST_DECIMALS)), now)
-    sides = was.tolist(), rounded.tolist()
-    before, after = (
-        [_number(v, d, f.unit) for v, d in zip(side, digits, strict=True)] for side in sides
-    )
+    before = [_number(v, d, f.unit) for v, d in zip(was.tolist(), digits, strict=True)]
+    after = [_number(v, d, f.unit) for v, d in zip(rounded.tolist(), digits, strict=True)]
     return before, after
 
 

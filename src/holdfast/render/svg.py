@@ -58,7 +58,8 @@ class Drawing:
     def image(self, pixels: Bytes, x: int, y: int, zoom: int, words: str = "") -> None:
         """An image (h, w) or (h, w, 3), each of its pixels a square of `zoom` by `zoom`; `words`
         say what it shows."""
-        high, wide = (zoom * n for n in pixels.shape[:2])
+        high = zoom * pixels.shape[0]
+        wide = zoom * pixels.shape[1]
         # In the two spellings of "do not blur" that browsers and vl-convert know.
         look = 'image-rendering="optimizeSpeed" style="image-rendering:pixelated"'
         place = f'x="{x}" y="{y}" width="{wide}" height="{high}" preserveAspectRatio="none"'

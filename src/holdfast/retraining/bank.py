@@ -5,10 +5,8 @@ a pool of processes. Model i of a family is the same, up to rounding, whatever e
 """
 
 import hashlib
-import os
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
@@ -21,153 +19,21 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from holdfast._core.checks import did_you_mean, listed, untyped
-from holdfast._core.progress import Progress
-from holdfast._core.rows import chunks, limited_threads, rows_per_chunk
+from holdfast._core.checks import did_you_mean, listed
+from holdfast._core.rows import limited_threads
 from holdfast._core.types import Outcomes, Rows
 from holdfast.counterfactuals import Counterfactuals, RowSelection, positions
-from holdfast.errors import ModelError, SchemaError, SettingError
+from holdfast.errors import ModelError, SettingError
 from holdfast.models.base import Model, ModelLike
-from holdfast.models.scores import to_scores
-from holdfast.models.torch_model import TorchModel
-from holdfast.nn.stack import ModelStack, Stack
+from holdfast.retraining.bank_checks import check_fits, check_whole
 from holdfast.retraining.base_run import BaseRun
-from holdfast.retraining.families import FOR_ESTIMATORS, FOR_NETWORKS, family
-from holdfast.retraining.fitted import FittedEstimators
-from holdfast.retraining.loop import Variation
+from holdfast.retraining.making import made_groups, wanted_models
+from holdfast.retraining.model_group import ModelGroup, group_of_one, sample_of, signature
 from holdfast.retraining.next_training import USUAL_SPREAD
 from holdfast.retraining.outcomes import ClassNames, outcomes, plain
 from holdfast.retraining.recipe import Recipe, RecipeLike
 from holdfast.retraining.split import BankSplit, Counts, disjoint
-from holdfast.retraining.stretch import asked_of_stretched, stretched_scores
 from holdfast.schema.schema import Schema
-from holdfast.target import BoundTarget
-
-SCORED_CELLS = 1 << 22  # scores and hidden values held at once
-ALONE = 4096  # rows that an estimator is asked about by one thread
-MODELS = 100  # of a family that is not asked for by number
-
-
-@dataclass(frozen=True)
-class ModelGroup:
-    """Models of one family and one architecture: a stack of networks, or fitted estimators and any
-    other models."""
-
-    family: str
-    networks: ModelStack | None = None
-    estimators: Sequence[Model] = ()
-    # What each model was made from: a short hash of the rows and outcomes, '-', and one of all
-    # there is to know.
-    origins: tuple[str, ...] = ()
-    # As judges, how many times as far from the model in use they are taken to lie; see
-    # `retraining.stretch`.
-    spread: float = 1.0
-
-    def __len__(self) -> int:
-        return self.networks.count if self.networks is not None else len(self.estimators)
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.estimators[0].dtype if self.networks is None else self.networks.theta.dtype
-
-    def scores(self, frame: pd.DataFrame, x: Tensor) -> Tensor:
-        """(M, n, k) logits of rows and their encoding."""
-        if self.networks is None:
-            # Threads that wait for each other take longer than one that does the little there is to
-            # do.
-            few = len(x) <= ALONE
-            with (
-                untyped("threadpoolctl").threadpool_limits(1, user_api="openmp")
-                if few
-                else nullcontext()
-            ):
-                return torch.stack([_scores(model, frame, x) for model in self.judges()])
-        x = x.to(self.dtype)
-        models = self.networks
-        n = len(x)
-        hidden = sum(models.sizes) if isinstance(models, Stack) else x.shape[1] * 8
-        size = rows_per_chunk(models.count * hidden, SCORED_CELLS, at_least=8)
-        with torch.no_grad():
-            raw = (
-                torch.cat([models.scores(part) for part in chunks(x, size)], 1)
-                if n
-                else models.scores(x)
-            )
-        scores = to_scores(raw.flatten(0, 1), "logits")
-        return scores.view(models.count, n, scores.shape[1])
-
-    def met(
-        self,
-        goal: BoundTarget,
-        scores: Tensor,
-        around: Model | None = None,
-        own: Tensor | None = None,
-    ) -> Tensor:
-        """(M, n) which models give which rows the wanted outcome, by their scores (M, n, k).
-
-        Args:
-            around, own: the model in use and what it gives (n, k), where judges are stretched away
-                from it.
-        """
-        if self.spread != 1:
-            assert around is not None
-            assert own is not None
-            scores = stretched_scores(own, scores, self.spread, goal, shares=around.counts_votes)
-        if self.networks is None:
-            each = zip(self.judges(), scores, strict=True)
-            return torch.stack([self._goal_of(model, goal, around).met(s) for model, s in each])
-        plain = replace(goal, offset=(), defers_to_predict=False)
-        rows = torch.arange(scores.shape[1])
-        return plain[rows.repeat(len(scores))].met(scores.flatten(0, 1)).reshape(scores.shape[:2])
-
-    def _goal_of(self, model: Model, goal: BoundTarget, around: Model | None) -> BoundTarget:
-        if self.spread == 1 or around is None:
-            return goal.asked_of(model)
-        return asked_of_stretched(goal, around, model, self.spread)
-
-    def origin(self, i: int) -> str:
-        """A short hash of what model i was made from; where that is not known, of the model
-        itself."""
-        if self.origins or self.networks is None:
-            return self.origins[i] if self.origins else self.judges()[i].fingerprint()
-        parts = [v[i].contiguous().numpy().tobytes() for v in self.networks.state().values()]
-        return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
-
-    def part(self, models: slice | Sequence[int], family: str | None = None) -> "ModelGroup":
-        """Some of the models, on request as another family."""
-        chosen = (
-            list(range(len(self))[models])
-            if isinstance(models, slice)
-            else [int(i) for i in models]
-        )
-        networks = (
-            None
-            if self.networks is None
-            else self.networks.select(torch.tensor(chosen, dtype=torch.int64))
-        )
-        estimators: Sequence[Model] = ()
-        if isinstance(self.estimators, FittedEstimators):
-            estimators = FittedEstimators(self.estimators.fitted[i] for i in chosen)
-        elif self.estimators:
-            estimators = tuple(self.estimators[i] for i in chosen)
-        origins = tuple(self.origins[i] for i in chosen) if self.origins else ()
-        return ModelGroup(family or self.family, networks, estimators, origins, self.spread)
-
-    def judges(self) -> Sequence[Model]:
-        """The models that are no stack of networks, to judge rows of a table by."""
-        return (
-            self.estimators.judges()
-            if isinstance(self.estimators, FittedEstimators)
-            else self.estimators
-        )
-
-    def kind(self) -> str:
-        """What the models are, in a few words."""
-        if self.networks is None:
-            return self.estimators[0].name
-        if isinstance(self.networks, Stack):
-            return "networks " + "-".join(map(str, self.networks.sizes))
-        return f"{type(self.networks.module(0)).__name__} modules"
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,7 +47,8 @@ class ModelBank:
     >>> import holdfast as hf
     >>> data = hf.datasets.moons().take(range(200))
     >>> recipe = hf.Recipe(hidden=(8,), epochs=5)
-    >>> bank = hf.ModelBank.retrain(recipe, data.X, data.y, data.schema, families={"seed": 3, "bootstrap": 2})
+    >>> families = {"seed": 3, "bootstrap": 2}
+    >>> bank = hf.ModelBank.retrain(recipe, data.X, data.y, data.schema, families=families)
     >>> bank
     ModelBank(5 models; seed: 3, bootstrap: 2; networks 2-8-2; classes 'no', 'yes')
     >>> bank.predict(data.X).shape  # models, rows
@@ -256,21 +123,11 @@ class ModelBank:
                 Models that cannot be saved are made each time. Its files are taken for your own;
                 see SECURITY.md.
         """
-        if families is None:
-            families = (
-                {"retrain": MODELS} if time is None else {"retrain": MODELS, "history": MODELS}
-            )
-        some = isinstance(families, Mapping) and len(families) > 0
-        if not some:
-            raise SettingError(
-                "a bank needs at least one family of models, like {'retrain': 100}; got "
-                f"{families!r}"
-            )
+        wanted = wanted_models(families, has_time=time is not None)
         if not isinstance(seed, Integral):
             raise SettingError(f"seed must be an integer, got {seed!r}")
-        if not (workers is None or workers >= 1):
+        if workers is not None and workers < 1:
             raise SettingError(f"workers must be at least 1, got {workers}")
-        wanted = {name: _wanted(name, models) for name, models in families.items()}
         whole = BaseRun.of(
             recipe,
             X,
@@ -286,41 +143,9 @@ class ModelBank:
             fit_params=fit_params,
             spread=spread,
         )
+        made = made_groups(whole, wanted, workers=workers, progress=progress, cache=cache)
         run = whole.in_use()
-        network = whole.recipe.estimator is None
-        known, other = (FOR_NETWORKS, "an estimator") if network else (FOR_ESTIMATORS, "a network")
-        here = (
-            f"for {'networks' if network else 'estimators'} there are {listed(known, len(known))}"
-        )
-        unfit = [name for name in wanted if name not in known]
-        if unfit:
-            raise SettingError(f"family {listed(unfit[:1])} needs {other}; {here}")
-        from holdfast.retraining.cache import cached  # which reads and writes banks
-
-        made = list[ModelGroup]()
-        at_once = workers or os.cpu_count() or 1
-        with Progress(progress, "retraining") as bar:
-            bar.total(sum(len(models) for models in wanted.values()))
-            for name, models in wanted.items():
-                made_from = whole if name == "history" else run
-
-                def make(
-                    some: Variation, name: str = name, made_from: BaseRun = made_from
-                ) -> ModelGroup:
-                    origins = made_from.origins(some)
-                    if network:
-                        return ModelGroup(name, made_from.train(some, bar), origins=origins)
-                    return ModelGroup(
-                        name, None, made_from.fit_estimators(some, at_once, bar), origins
-                    )
-
-                for variation in family(name)(made_from, models):
-                    made.append(
-                        make(variation)
-                        if cache is None
-                        else cached(cache, made_from, variation, make, bar)
-                    )
-        return cls(tuple(made), schema, run.classes, run.recipe, seed)
+        return cls(made, schema, run.classes, run.recipe, seed)
 
     @classmethod
     def from_tables(
@@ -381,7 +206,9 @@ class ModelBank:
 
         >>> import holdfast as hf
         >>> data = hf.datasets.moons().take(range(200))
-        >>> old, new = (hf.train_network(data.X, data.y, data.schema, hidden=[], epochs=3, seed=i) for i in (1, 2))
+        >>> how = {"hidden": [], "epochs": 3}
+        >>> old = hf.train_network(data.X, data.y, data.schema, seed=1, **how)
+        >>> new = hf.train_network(data.X, data.y, data.schema, seed=2, **how)
         >>> hf.ModelBank.of([old, new])
         ModelBank(2 models; release: 2; networks 2-2; classes 'no', 'yes')
         """
@@ -399,7 +226,9 @@ class ModelBank:
             if schema is None:
                 raise ModelError(f"{what}; pass schema=, or wrap it with hf.Model.of first")
             known.append(Model.of(model, schema, classes=classes))
-        banks = [cls((_alone(m, family),), m.schema, tuple(m.classes), None, 0) for m in known]
+        banks = [
+            cls((group_of_one(m, family),), m.schema, tuple(m.classes), None, 0) for m in known
+        ]
         return banks[0].join(*banks[1:])
 
     def renamed(self, name: str) -> "ModelBank":
@@ -445,9 +274,9 @@ class ModelBank:
         first = 0
         groups = list[ModelGroup]()
         for group in self.groups:
-            own = chosen[(chosen >= first) & (chosen < first + len(group))] - first
-            if len(own):
-                groups.append(group if len(own) == len(group) else group.part(own.tolist()))
+            places = chosen[(chosen >= first) & (chosen < first + len(group))] - first
+            if len(places):
+                groups.append(group if len(places) == len(group) else group.part(places.tolist()))
             first += len(group)
         return replace(self, groups=tuple(groups))
 
@@ -470,8 +299,9 @@ class ModelBank:
                 raise SettingError(
                     f"the bank has no family {name!r}; {did_you_mean(name, self.families)}"
                 )
-        some = replace(self, groups=tuple(group for group in self.groups if group.family in wanted))
-        return some if models is None else some[models]
+        kept = tuple(group for group in self.groups if group.family in wanted)
+        bank = replace(self, groups=kept)
+        return bank if models is None else bank[models]
 
     def split(self, *, guide: Counts, calibration: Counts = 0, audit: Counts = 0) -> BankSplit:
         """Disjoint parts of the bank, made from the same base run: models that guide a search,
@@ -487,7 +317,8 @@ class ModelBank:
         >>> import holdfast as hf
         >>> data = hf.datasets.moons().take(range(100))
         >>> recipe = hf.Recipe(hidden=(4,), epochs=1)
-        >>> bank = hf.ModelBank.retrain(recipe, data.X, data.y, data.schema, families={"retrain": 10, "seed": 5})
+        >>> families = {"retrain": 10, "seed": 5}
+        >>> bank = hf.ModelBank.retrain(recipe, data.X, data.y, data.schema, families=families)
         >>> guide, calibration, audit = bank.split(guide=2, calibration={"retrain": 3}, audit=3)
         >>> guide.families, calibration.families, audit.families
         ({'retrain': 2, 'seed': 2}, {'retrain': 3}, {'retrain': 3, 'seed': 3})
@@ -498,24 +329,7 @@ class ModelBank:
     def check_fits(self, other: "Model | Counterfactuals | ModelBank") -> None:
         """Raise an error unless a model, counterfactuals or a bank have the same classes and the
         same encoding."""
-        if bool(other.classes) != bool(self.classes):
-            kinds = (
-                ("regression models", "classifiers")
-                if other.classes
-                else ("classifiers", "regression models")
-            )
-            raise ModelError(
-                f"the bank holds {kinds[0]}, and {kinds[1]} need a bank of their own; retrain one"
-            )
-        if tuple(other.classes) != self.classes:
-            same = set(other.classes) == set(self.classes)
-            hint = "; pass classes=model.classes to ModelBank.retrain" if same else ""
-            raise ModelError(
-                f"the bank has the classes {list(self.classes)}, not {list(other.classes)}{hint}"
-            )
-        if other.schema.encoding_key != self.schema.encoding_key:
-            other_rows = "the bank was made with another schema, by which rows become other numbers"
-            raise SchemaError(f"{other_rows}; retrain it with the schema of the answers")
+        check_fits(self, other)
 
     # ---- looking at it
 
@@ -576,17 +390,7 @@ class ModelBank:
         """A short hash of every model, by which a search remembers what it has seen."""
         digest = hashlib.sha256(repr(self.classes).encode())
         for group in self.groups:
-            digest.update(group.family.encode())
-            if group.spread != 1:
-                digest.update(f"{group.spread!r}".encode())
-            if group.networks is not None:
-                for value in group.networks.state().values():
-                    digest.update(
-                        f"{tuple(value.shape)}".encode() + value.contiguous().numpy().tobytes()
-                    )
-            with untyped("threadpoolctl").threadpool_limits(1, user_api="openmp"):
-                for model in group.judges():
-                    digest.update(model.fingerprint().encode())
+            group.add_to(digest)
         return digest.hexdigest()[:16]
 
     def origins(self) -> list[str]:
@@ -615,17 +419,7 @@ class ModelBank:
     def checked(self) -> "ModelBank":
         """The bank itself; an error unless every architecture takes the rows of the schema and
         returns the classes."""
-        if not self.groups:
-            raise ModelError("there is no model in it")
-        first = 0
-        for group in self.groups:
-            if not len(group) or len(group.origins) not in (0, len(group)):
-                raise ModelError(
-                    f"family {group.family!r} has {len(group)} models from {len(group.origins)} "
-                    "origins"
-                )
-            self.model(first)
-            first += len(group)
+        check_whole(self)
         return self
 
     # ---- files
@@ -644,49 +438,3 @@ class ModelBank:
         from holdfast.retraining.store import load_bank
 
         return load_bank(path)
-
-
-def _alone(model: Model, family: str) -> ModelGroup:
-    """A group of one model: a network of Linear and ReLU layers as a stack, anything else as it
-    is."""
-    plain = isinstance(model, TorchModel) and model.outputs == "logits" and not model.is_regression
-    networks = Stack.like(model.module, 1) if isinstance(model, TorchModel) and plain else None
-    if networks is None:
-        # a fingerprint is no origin: it is of a few rows
-        return ModelGroup(family, estimators=(model,))
-    tensors = dict(zip(networks.state(), cast(TorchModel, model).module.parameters(), strict=True))
-    networks.load({name: value.detach()[None] for name, value in tensors.items()})
-    return ModelGroup(family, networks, origins=(model.fingerprint(),))
-
-
-def signature(scores: Tensor) -> Tensor:
-    """(M, n, k) scores -> (M, s) by which models are told apart: what is added to the scores of all
-    classes of a row, and how certain a model is when it is certain, makes no difference."""
-    scores = scores.double()
-    if scores.shape[2] > 1:
-        scores = (scores - scores.mean(2, keepdim=True)).clamp(-100, 100)
-    return scores.flatten(1)
-
-
-def sample_of(origin: str) -> str:
-    """The part of an origin that is about the rows and outcomes, '' if there is none."""
-    rows, dash, _ = origin.partition("-")
-    return rows if dash else ""
-
-
-def _scores(model: Model, frame: pd.DataFrame, x: Tensor) -> Tensor:
-    with model.eval_mode():
-        return model.score_frame(frame, x.to(model.dtype))
-
-
-def _wanted(name: str, models: Any) -> range:
-    """The numbers of the models asked for."""
-    family(name)
-    counted = isinstance(models, range | Integral)
-    if not counted:
-        raise SettingError(f"family {name!r} needs a number or a range of models, got {models!r}")
-    wanted = models if isinstance(models, range) else range(int(models))
-    some = len(wanted) > 0 and wanted.start >= 0 and wanted.step == 1
-    if not some:
-        raise SettingError(f"family {name!r} needs at least one model, got {models!r}")
-    return wanted

@@ -25,10 +25,11 @@ from holdfast.models.compiled.decision_rule import core
 from holdfast.models.compiled.preprocessing import type_name
 from holdfast.models.formats import safetensors
 from holdfast.nn.module_stack import stack_of
-from holdfast.retraining.bank import ModelBank, ModelGroup
+from holdfast.retraining.bank import ModelBank
 from holdfast.retraining.base_run import BaseRun
 from holdfast.retraining.fitted import FittedEstimators
 from holdfast.retraining.loop import Variation
+from holdfast.retraining.model_group import ModelGroup
 from holdfast.retraining.store import MARK, load_bank, save_bank
 
 FORMAT = 1  # of these files, and of how models are made from a recipe: another one is not read

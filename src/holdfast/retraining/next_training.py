@@ -12,7 +12,7 @@ of unlucky tables, it must be z_h + z_gamma deviations inside. So judges must li
 times as far from the model in use as bootstraps do. Two kinds of judges do so:
 
     stretch    the margin of a bootstrap m, led away from that of the model in use:  g + s (g_m - g)
-    fresh      models of m = n / s^2 rows drawn with replacement, as deviations grow with 1 / sqrt(m)
+    fresh      models of m = n / s^2 rows drawn with replacement: deviations grow with 1 / sqrt(m)
 
 That is so where models differ by their rows alone. Of networks, and of other models that draw
 random numbers, a part of the deviations comes from their seeds. Bootstraps draw seeds anew, each

@@ -9,7 +9,8 @@ from holdfast._core.checks import did_you_mean, require_integer
 from holdfast.errors import SettingError
 
 if TYPE_CHECKING:
-    from holdfast.retraining.bank import ModelBank, ModelGroup
+    from holdfast.retraining.bank import ModelBank
+    from holdfast.retraining.model_group import ModelGroup
 
 Counts = int | Mapping[str, int]  # so many models of every family, or of each by name
 

@@ -34,9 +34,10 @@ from holdfast.models.io import from_parts
 from holdfast.models.torch_model import TorchModel
 from holdfast.nn.architecture import build, describe, flat_layers
 from holdfast.nn.module_stack import stack_of
-from holdfast.retraining.bank import ModelBank, ModelGroup
+from holdfast.retraining.bank import ModelBank
 from holdfast.retraining.estimators import BOOSTERS, InOrder, is_plain
 from holdfast.retraining.fitted import FittedEstimator, FittedEstimators
+from holdfast.retraining.model_group import ModelGroup
 from holdfast.retraining.outcomes import plain
 from holdfast.retraining.recipe import Recipe
 from holdfast.schema.schema import Schema
@@ -132,9 +133,12 @@ def _written(
 
 
 def _estimator_parts(model: BlackBox) -> tuple[dict[str, Any], Parts]:
-    """An estimator in words and bytes."""
-    # Boosters are written by their own libraries, which keep every bit of them; skops takes the
-    # steps before them, and all other estimators.
+    """An estimator in words and bytes.
+
+    Boosters are written by their own libraries, in formats that are read without running code; what
+    stands before one in a pipeline, and any other estimator, by skops.
+    """
+    # what wraps it is said in words, and put around it again by the reader
     inner = model.wrapped
     words = dict[str, Any]()
     if isinstance(inner, InOrder):

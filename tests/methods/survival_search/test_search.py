@@ -22,7 +22,7 @@ from holdfast.methods.survival_search.donors import DONORS, LIKELY, donors_of
 from holdfast.methods.survival_search.guide import guide_of
 from holdfast.methods.survival_search.problem import SurvivalProblem
 from holdfast.problem import TimeBudget
-from holdfast.retraining.bank import ModelGroup
+from holdfast.retraining.model_group import ModelGroup
 
 GRID = pd.DataFrame(
     list(itertools.product(range(6), range(5), range(4), ["a", "b", "c"])), columns=list("uvwk")
@@ -68,7 +68,7 @@ def bound(model: hf.Model, bank: hf.ModelBank, c: float, rows: pd.DataFrame) -> 
 def test_no_reachable_row_that_holds_is_cheaper(kind: str, norm: int, c: float) -> None:
     model, bank = small_world(kind)
     people = GRID[model.predict(GRID).to_numpy() == 0].iloc[::5]
-    method = hf.SurvivalSearch(bank, c=c, norm=norm, beam=400, depth=4)
+    method = hf.SurvivalSearch(bank, safety=c, norm=norm, beam=400, depth=4)
     plans = method.explain(model, people, 1)
     holds = bound(model, bank, c, GRID) > 1e-4
     x = model.schema.encode(people, torch.float64)
@@ -100,7 +100,7 @@ def test_people_may_change_more_features_where_a_few_are_not_enough() -> None:
     table, model, bank = six_columns()
     far = table[(table < 0).sum(axis=1) >= 5].head(8)
     target = hf.Target(1, probability=0.8)
-    plans = hf.SurvivalSearch(bank, c=1.0, depth=1).explain(model, far, target)
+    plans = hf.SurvivalSearch(bank, safety=1.0, depth=1).explain(model, far, target)
     changed = plans.cost("l0")[plans.found]
     assert len(changed) >= 6
     assert changed.max() > 1
@@ -126,10 +126,10 @@ def test_people_become_like_sure_rows_where_growing_stops_short() -> None:
     bank = hf.ModelBank.of(made[1:])
     far = table[((table < -1).sum(axis=1) >= 3) & (table["h"] > 0)].head(8)
     target = hf.Target(1, probability=0.8)
-    method = hf.SurvivalSearch(bank, c=2.0, depth=1, beam=2)
+    method = hf.SurvivalSearch(bank, safety=2.0, depth=1, beam=2)
     grown = method.explain(model, far, target)
     fitted = (
-        hf.SurvivalSearch(bank, c=2.0, depth=1, beam=2)
+        hf.SurvivalSearch(bank, safety=2.0, depth=1, beam=2)
         .fit(model, table)
         .explain(model, far, target)
     )
@@ -196,7 +196,7 @@ def test_one_column_in_closed_form() -> None:
 
     people = table[(model.predict(table) == "no").to_numpy()]
     levels = (0.0, 1.0, 2.0)
-    plans = hf.SurvivalSearch(bank, c=levels).explain(model, people, "yes")
+    plans = hf.SurvivalSearch(bank, safety=levels).explain(model, people, "yes")
     assert plans.found.all()
     wanted = np.array([[max(least(c), least(0.0)) - z for c in levels] for z in people["income"]])
     np.testing.assert_allclose(plans.cost("l1").to_numpy().reshape(-1, 3), wanted, atol=2e-3)
@@ -254,7 +254,7 @@ def test_plans_hold_where_smallest_answers_do_not() -> None:
 def test_more_certainty_costs_more() -> None:
     model, parts, refused = networks()
     cost = (
-        hf.SurvivalSearch(parts.guide, c=(3.0, 0.0, 1.5))
+        hf.SurvivalSearch(parts.guide, safety=(3.0, 0.0, 1.5))
         .explain(model, refused, "yes")
         .cost("l1")
         .to_numpy()
@@ -292,7 +292,7 @@ def test_fragile_answers_say_how_many_models_accept_them() -> None:
     against = recipe.fit(data.X, np.where(data.y == "yes", "no", "yes"), data.schema)
     bank = hf.ModelBank.of([*relatives, against, against])
     refused = data.X[(model.predict(data.X) == "no").to_numpy()].head(6)
-    plans = hf.SurvivalSearch(bank, c=2.0).explain(model, refused, "yes")
+    plans = hf.SurvivalSearch(bank, safety=2.0).explain(model, refused, "yes")
     assert plans.status["status"].eq("fragile").all()
     assert plans.answered.all()
     assert not plans.found.any()
@@ -349,7 +349,7 @@ def test_models_that_only_answer_when_asked() -> None:
     bank = hf.ModelBank.retrain(recipe, data.X, data.y, data.schema, families={"retrain": 60})
     parts = bank.split(guide=20, audit=40)
     refused = data.X[(model.predict(data.X) == "no").to_numpy()].head(6)
-    plans = hf.SurvivalSearch(parts.guide, c=3.0, beam=2).explain(model, refused, "yes")
+    plans = hf.SurvivalSearch(parts.guide, safety=3.0, beam=2).explain(model, refused, "yes")
     assert plans.found.all()
     assert hf.audit(plans, parts.audit).survival().min() > 0.9
 
@@ -360,8 +360,8 @@ def test_errors_name_the_thing() -> None:
         hf.SurvivalSearch().explain(model, refused, "yes")
     with pytest.raises(hf.HoldfastError, match="at least 2 models"):
         hf.SurvivalSearch(parts.guide[:1]).explain(model, refused, "yes")
-    with pytest.raises(hf.HoldfastError, match="c must be 0 or more"):
-        hf.SurvivalSearch(parts.guide, c=-1.0).explain(model, refused, "yes")
+    with pytest.raises(hf.HoldfastError, match="safety must be 0 or more"):
+        hf.SurvivalSearch(parts.guide, safety=-1.0).explain(model, refused, "yes")
     with pytest.raises(hf.HoldfastError, match="guided the search"):
         hf.audit(hf.SurvivalSearch(parts.guide).explain(model, refused, "yes"), parts.guide)
     assert isinstance(parts.guide.groups[0], ModelGroup)

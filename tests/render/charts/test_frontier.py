@@ -20,14 +20,14 @@ def test_a_thin_line_per_person_a_thick_one_for_the_median_and_counts() -> None:
     thin = drawn(chart, 0)
     thick = drawn(chart, 1)
     counts = drawn(chart, 4)
-    assert {(line["person"], line["level"], line["cost"]) for line in thin} == {
+    assert {(line["person"], line["hold"], line["cost"]) for line in thin} == {
         ("Ann", "80%", 1.0),
         ("Ann", "90%", 2.0),
         ("Ann", "99%", 3.0),
         ("Ben", "80%", 4.0),
         ("Ben", "90%", 4.0),
     }  # Cyd reaches none of them
-    assert [(line["level"], line["cost"]) for line in thick] == [
+    assert [(line["hold"], line["cost"]) for line in thick] == [
         ("80%", 2.5),
         ("90%", 3.0),
         ("99%", 3.0),
@@ -53,5 +53,5 @@ def test_where_nobody_has_a_plan_there_is_nothing_to_draw() -> None:
     none = three_people()
     none = hf.Frontier(none.chosen_by, none.judged_by, (1.0,))
     none.chosen_by.held[:] = np.array(False)
-    with pytest.raises(SettingError, match="nobody has a plan at any of the levels"):
+    with pytest.raises(SettingError, match="nobody has a plan for any of the shares"):
         none.plot()

@@ -17,8 +17,9 @@ gradients the one that comes nearest, else what holds at a lower c, at last the 
 model itself accepts. It is reported as fragile, with the share of the bank that accepts it.
 """
 
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
 import torch
 from torch import Tensor
@@ -45,7 +46,8 @@ from holdfast.retraining.bank import ModelBank
 from holdfast.retraining.recipe import Recipe
 from holdfast.target import BoundTarget
 
-RUNGS = (0.75, 0.5, 0.25)  # shares of c that people are given for whom nothing holds at c
+# shares of the safety margin that people are given for whom nothing holds at all of it
+RUNGS = (0.75, 0.5, 0.25)
 
 
 @dataclass(eq=False, repr=False)
@@ -59,8 +61,8 @@ class SurvivalSearch(Explainer):
         bank: the guide: retrained models of the family that is to be certified, best 40 or more.
             They may not certify the answers. Left out, `fit` retrains the model on the data that it
             is given.
-        c: how many standard deviations the mean margin must be ahead; see `calibrate`. Several
-            values give one answer for each: what more certainty costs.
+        safety: c, how many standard deviations the mean margin must be ahead; see `calibrate`.
+            Several values give one answer for each: what more certainty costs.
         norm: what small means: 1, 2, a name such as "linf", or a `Distance`; of models without
             gradients 0 or 1.
         models: how many models `fit` makes where there is no bank.
@@ -98,8 +100,12 @@ class SurvivalSearch(Explainer):
 
     problem_type: ClassVar[type[SurvivalProblem]] = SurvivalProblem  # what the bank is asked for
 
+    # What was made ready, and what for; no settings, so without an annotation of their own.
+    _asked = cast("tuple[ModelBank, Guide] | None", None)
+    _searched = cast("tuple[Guide, Model, BankSearch] | None", None)
+
     bank: ModelBank | None = None
-    c: float | tuple[float, ...] = 3.0
+    safety: float | tuple[float, ...] = 3.0
     norm: Norm | Distance | Literal[0, "l0"] = 1
     models: int = 40
     steps: int = 40
@@ -116,13 +122,20 @@ class SurvivalSearch(Explainer):
 
     @Trait(1)
     def n_counterfactuals(self) -> int:
-        """One for each c."""
-        return len(self.levels)
+        """One for each safety margin."""
+        return len(self.margins)
 
     @property
-    def levels(self) -> tuple[float, ...]:
-        """All values of c."""
-        return tuple(self.c) if isinstance(self.c, list | tuple) else (cast(float, self.c),)
+    def margins(self) -> tuple[float, ...]:
+        """All safety margins."""
+        safety = self.safety
+        return tuple(safety) if isinstance(safety, list | tuple) else (cast(float, safety),)
+
+    def with_safety(self, safety: float | tuple[float, ...]) -> Self:
+        """The same search with all that it has learnt, and another safety margin, or several."""
+        other = copy(self)
+        other.safety = safety
+        return other
 
     @property
     def guide(self) -> ModelBank | None:
@@ -150,11 +163,11 @@ class SurvivalSearch(Explainer):
                 f"the guide needs at least 2 models to see how they differ, and has {len(bank)}"
             )
         bank.check_fits(model)
-        some = len(self.levels) > 0 and all(
-            isinstance(c, int | float) and c >= 0 for c in self.levels
-        )
-        if not some:
-            raise SettingError(f"c must be 0 or more, or several such numbers, got {self.c!r}")
+        numbers = all(isinstance(margin, int | float) and margin >= 0 for margin in self.margins)
+        if not self.margins or not numbers:
+            raise SettingError(
+                f"safety must be 0 or more, or several such numbers, got {self.safety!r}"
+            )
         if model.has_grad and self._guide().has_grad:
             self._min_cost().check(model)
         else:
@@ -180,23 +193,23 @@ class SurvivalSearch(Explainer):
     def search(self, problem: SearchProblem) -> Found:
         n = len(problem)
         guided = self._guided(problem.model)
-        rows = problem.x[:, None].repeat(1, len(self.levels), 1)
+        rows = problem.x[:, None].repeat(1, len(self.margins), 1)
         fallback = Fallback(guided, problem)
         start: Tensor | None = None
-        # What holds at a higher c holds at a lower one too, so each search starts from the one
+        # What holds at a higher margin holds at a lower one too, so each search starts from the one
         # before it.
-        for place in sorted(range(len(self.levels)), key=lambda i: -self.levels[i]):
-            c = torch.full((n,), float(self.levels[place]), dtype=torch.float64)
+        for place in sorted(range(len(self.margins)), key=lambda i: -self.margins[i]):
+            c = torch.full((n,), float(self.margins[place]), dtype=torch.float64)
             survival = self.problem_type.of(problem, guided.guide, c)
             z = guided.search(survival, start)
             holds = survival.met(z)
             start = torch.where(holds[:, None], z, problem.x)
             rows[:, place] = fallback.where(~holds, z, survival)
-        return Found(rows.squeeze(1) if len(self.levels) == 1 else rows, fallback.infeasible)
+        return Found(rows.squeeze(1) if len(self.margins) == 1 else rows, fallback.infeasible)
 
     def fragile(self, model: Model, goal: BoundTarget, x: Tensor) -> Tensor:
         guide = self._guide()
-        each = torch.tensor(self.levels, dtype=torch.float64)
+        each = torch.tensor(self.margins, dtype=torch.float64)
         out = torch.full((len(x),), torch.nan, dtype=torch.float64)
         for some in chunks(torch.arange(len(x)), rows_per_chunk(guide.count * x.shape[1])):
             own = goal[some].gap(model(x[some])) - goal.margin
@@ -221,25 +234,23 @@ class SurvivalSearch(Explainer):
         """The models of the bank, made ready once."""
         bank = self.guide
         assert bank is not None
-        known: tuple[ModelBank, Guide] | None = vars(self).get("_ready")
-        if known is None or known[0] is not bank:
-            known = vars(self)["_ready"] = bank, guide_of(bank)
-        return known[1]
+        if self._asked is None or self._asked[0] is not bank:
+            self._asked = bank, guide_of(bank)
+        return self._asked[1]
 
     def _guided(self, model: Model) -> BankSearch:
         """The search that fits the model and the bank, made ready once."""
         guide = self._guide()
         if model.has_grad and guide.has_grad:
             return GradientSearch(guide, self._min_cost())
-        known: tuple[Guide, Model, BankSearch] | None = vars(self).get("_trees")
-        if known is None or known[0] is not guide or known[1] is not model:
-            plain = vars(self).get("near_") or self._tree_search()
-            if isinstance(guide, TreeGuide) and guide.has_leaves(model):
-                made: BankSearch = LeafSearch(guide, plain, model)
-            else:
-                made = AskedSearch(guide, plain, model)
-            known = vars(self)["_trees"] = guide, model, made
-        return known[2]
+        made = self._searched
+        if made is None or made[0] is not guide or made[1] is not model:
+            plain = getattr(self, "near_", None) or self._tree_search()
+            with_leaves = isinstance(guide, TreeGuide) and guide.has_leaves(model)
+            kind = LeafSearch if with_leaves else AskedSearch
+            made = guide, model, kind(cast(Any, guide), plain, model)
+            self._searched = made
+        return made[2]
 
 
 class Fallback:

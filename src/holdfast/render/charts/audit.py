@@ -31,7 +31,7 @@ from holdfast.render.charts.theme import (
 )
 
 if TYPE_CHECKING:
-    from holdfast.evaluation.audit import Audit
+    from holdfast.auditing.audit import Audit
     from holdfast.models.base import Model
 
 GRID = 120  # cells a side of the map of two models
@@ -41,7 +41,7 @@ APART = "the models disagree"
 def survival_cost(
     audit: "Audit",
     *,
-    at_least: float = 0.95,
+    hold: float = 0.95,
     confidence: float = 0.95,
     norm: str = "l2",
     width: int = WIDTH,
@@ -49,54 +49,67 @@ def survival_cost(
     """What answers cost against the share of retrained models that accept them; certified ones
     stand out."""
     alt = optional("altair", "plot")
-    cfs = audit.cfs
-    shown = np.flatnonzero(cfs.answered)
-    shown = shown[evenly(len(shown), MOST_DOTS)]
-    kinds = {
-        f"certified: at least {100 * at_least:g}% of models, {100 * confidence:g}% sure": GREEN,
-        "not certified": RED,
-    }
-    if audit.too_few(at_least=at_least, confidence=confidence):
-        kinds = {f"no certificates: they need {models_needed(at_least, confidence)} models": GREY}
-        verdict = np.full(len(shown), *kinds, dtype=object)
-    else:
-        sure = audit.certified(at_least=at_least, confidence=confidence).to_numpy()[shown]
-        verdict = np.where(sure, *kinds)
-    dots = pd.DataFrame(
-        {"row": row_names(cfs.after.index[shown]), "cost": cfs.cost(norm).to_numpy()[shown]}
-    )
-    dots = dots.assign(survival=audit.survival().to_numpy()[shown], verdict=verdict)
-    held = audit.held.sum(0)[shown].tolist()
-    dots["words"] = [
-        f"Row {row}: cost {cost:.2f}, accepted by {k} of {len(audit.held)} models."
-        for row, cost, k in zip(dots["row"], dots["cost"], held, strict=True)
-    ]
+    kinds = _kinds(audit, hold, confidence)
+    dots = _dots(audit, list(kinds), norm, hold, confidence)
     colour = coloured("verdict", list(kinds), list(kinds.values()), labelLimit=WIDTH)
     title = {"anchor": "start", "offset": 12, "fontSize": 12, "fontWeight": "normal", "color": INK}
     title = alt.TitleParams(f"Accepted: {audit.asked}", **title)
     x = alt.X("cost:Q", title=f"Cost ({norm}, encoded)", axis=alt.Axis(tickCount=6))
-    lowest = float(np.min([at_least, *dots["survival"]]))
+    lowest = float(np.min([hold, *dots["survival"]]))
     # room below the lowest dot
     scale = alt.Scale(domain=[max(0.0, np.floor(10 * lowest - 0.5) / 10), 1])
     y = alt.Y("survival:Q", title="Judges that accept the answer", scale=scale).axis(
         format="%", tickCount=6
     )
     marks = alt.Chart(dots).mark_circle(size=28, opacity=0.55)
-    level = alt.Chart(pd.DataFrame({"level": [at_least]}))
+    level = alt.Chart(pd.DataFrame({"hold": [hold]}))
     line = level.mark_rule(strokeDash=[4, 4], color=INK, aria=False).encode(
-        y=alt.Y("level:Q", scale=scale)
+        y=alt.Y("hold:Q", scale=scale)
     )
     tips = ["row:N", alt.Tooltip("cost:Q", format=".2f"), alt.Tooltip("survival:Q", format=".1%")]
-    chart = (
-        marks.encode(x=x, y=y, color=colour, tooltip=tips, description=alt.Description("words:N"))
-        + line
+    marks = marks.encode(
+        x=x, y=y, color=colour, tooltip=tips, description=alt.Description("words:N")
     )
     about = (
         "Scatter plot: the cost of each answer against the share of retrained models that accept "
         "it."
     )
     size = {"width": width, "height": 340, "autosize": fitted("fit")}
-    return themed(chart.properties(title=title, description=about, **size))
+    return themed((marks + line).properties(title=title, description=about, **size))
+
+
+def _kinds(audit: "Audit", hold: float, confidence: float) -> dict[str, str]:
+    """What a dot can be, and its colour."""
+    if audit.too_few(hold=hold, confidence=confidence):
+        return {f"no certificates: they need {models_needed(hold, confidence)} models": GREY}
+    return {
+        f"certified: at least {100 * hold:g}% of models, {100 * confidence:g}% sure": GREEN,
+        "not certified": RED,
+    }
+
+
+def _dots(
+    audit: "Audit", kinds: list[str], norm: str, hold: float, confidence: float
+) -> pd.DataFrame:
+    """One line per answer that is drawn."""
+    cfs = audit.cfs
+    shown = np.flatnonzero(cfs.answered)
+    shown = shown[evenly(len(shown), MOST_DOTS)]
+    verdict = np.full(len(shown), kinds[0], dtype=object)
+    if len(kinds) > 1:
+        certified = audit.certified(hold=hold, confidence=confidence).to_numpy()[shown]
+        verdict = np.where(certified, *kinds)
+    names = row_names(cfs.after.index[shown])
+    cost = cfs.cost(norm).to_numpy()[shown]
+    accepted = audit.held.sum(0)[shown].tolist()
+    words = [
+        f"Row {name}: cost {price:.2f}, accepted by {k} of {len(audit.held)} models."
+        for name, price, k in zip(names, cost, accepted, strict=True)
+    ]
+    survival = audit.survival().to_numpy()[shown]
+    return pd.DataFrame(
+        {"row": names, "cost": cost, "survival": survival, "verdict": verdict, "words": words}
+    )
 
 
 def invalidation(audits: Mapping[str, "Audit"], *, width: int = WIDTH) -> Any:
@@ -156,6 +169,7 @@ def disagreement(
     """
     alt = optional("altair", "plot")
     names = two_features(first)
+    # the regions reach a little further than the data
     a = X[names[0]].to_numpy(dtype=float)
     b = X[names[1]].to_numpy(dtype=float)
     spans = [widened(values, 0.1) for values in (a, b)]
@@ -171,13 +185,13 @@ def disagreement(
     cells = regions(names, spans, GRID, region).rename(columns={"kind": "region"})
     kinds = [*map(str, first.classes), APART]
     colour = coloured("region", kinds, [*[ORANGE, BLUE, GREEN, RED][: len(first.classes)], INK])
-    # the map has no margin
     scales = [alt.Scale(domain=list(span), nice=False) for span in spans]
+    axes = [{"scale": scale, "title": name} for scale, name in zip(scales, names, strict=True)]
     shade = alt.Chart(cells).mark_rect(opacity=0.3, stroke=None)
     shade = shade.encode(
-        x=alt.X("left:Q", scale=scales[0], title=names[0]),
+        x=alt.X("left:Q", **axes[0]),
         x2="right",
-        y=alt.Y("bottom:Q", scale=scales[1], title=names[1]),
+        y=alt.Y("bottom:Q", **axes[1]),
         y2="top",
         color=colour,
     )

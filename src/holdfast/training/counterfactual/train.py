@@ -21,9 +21,10 @@ from holdfast._core.progress import Progress
 from holdfast._core.types import Outcomes
 from holdfast.errors import SettingError
 from holdfast.models.base import Model
-from holdfast.retraining.bank import ModelBank, ModelGroup
+from holdfast.retraining.bank import ModelBank
 from holdfast.retraining.base_run import BaseRun
 from holdfast.retraining.loop import Variation
+from holdfast.retraining.model_group import ModelGroup
 from holdfast.retraining.outcomes import ClassNames, class_names, class_numbers, outcomes
 from holdfast.retraining.recipe import RecipeLike
 from holdfast.schema.schema import Schema

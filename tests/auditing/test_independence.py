@@ -18,9 +18,10 @@ from sklearn.tree import DecisionTreeClassifier
 
 import holdfast as hf
 from holdfast._core.binomial import lower_bound
+from holdfast.auditing.independence import originals, refuse_guides
 from holdfast.errors import SettingError
-from holdfast.evaluation.independence import originals, refuse_guides
-from holdfast.retraining.bank import ModelBank, ModelGroup, sample_of
+from holdfast.retraining.bank import ModelBank
+from holdfast.retraining.model_group import ModelGroup, sample_of
 from holdfast.retraining.recipe import Recipe
 
 X = pd.DataFrame(np.random.default_rng(0).normal(size=(120, 3)), columns=["a", "b", "c"])
@@ -47,8 +48,11 @@ def group_of(*estimators: Any, family: str = "seed", origins: tuple[str, ...] = 
 def test_reseeded_logistic_regressions_certify_nothing() -> None:
     """100 seeds of a model that uses none: every answer was certified, on one model."""
     copies = retrained(LogisticRegression(), seed=100)
-    told = r"family 'seed' makes copies: all of its 100 models compute the same, as LogisticRegression does not use its "
-    with pytest.raises(SettingError, match=told + r"random_state; use 'retrain' or 'bootstrap'"):
+    told = (
+        "family 'seed' makes copies: all of its 100 models compute the same, as LogisticRegression "
+        "does not use its random_state; use 'retrain' or 'bootstrap'"
+    )
+    with pytest.raises(SettingError, match=told):
         hf.audit(CFS, copies)
     # Among others, too: it would make the others count for less.
     others = retrained(LogisticRegression(), bootstrap=20)
@@ -151,7 +155,8 @@ def test_models_that_differ_far_from_the_answers_are_different() -> None:
 
 @pytest.mark.parametrize("apart", [0.0, 1e-13, 1e-6])
 def test_rounding_is_no_difference_and_little_is_one(apart: float) -> None:
-    one, other = (LogisticRegression().fit(X, Y) for _ in range(2))
+    one = LogisticRegression().fit(X, Y)
+    other = LogisticRegression().fit(X, Y)
     other.coef_ = other.coef_ * (1 + apart)
     bank = group_of(one, other, LogisticRegression(C=0.1).fit(X, Y))
     assert originals(bank, bank.scores(CFS.after)).tolist() == [0, 0 if apart < 1e-9 else 1, 2]

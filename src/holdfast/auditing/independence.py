@@ -17,8 +17,9 @@ from torch import Tensor
 
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.errors import SettingError
-from holdfast.retraining.bank import ModelBank, ModelGroup, sample_of, signature
+from holdfast.retraining.bank import ModelBank
 from holdfast.retraining.families import FAMILIES
+from holdfast.retraining.model_group import ModelGroup, sample_of, signature
 
 Array = np.ndarray[Any, Any]
 
@@ -36,21 +37,21 @@ def refuse_guides(cfs: Counterfactuals, bank: ModelBank) -> None:
     same scores."""
     origins = bank.origins()
     seen = np.isin(origins, list(cfs.run.guided_by))
-    known = {sample_of(origin) for origin in cfs.run.guided_by}
+    rows_of_guides = {sample_of(origin) for origin in cfs.run.guided_by}
+    known = "" not in rows_of_guides
     other_rows = [
-        bool(rows) and "" not in known and rows not in known for rows in map(sample_of, origins)
+        bool(rows) and known and rows not in rows_of_guides for rows in map(sample_of, origins)
     ]
     if cfs.run.signatures and not all(other_rows):
         scores = bank.signatures().numpy()
         guides = np.array(cfs.run.signatures)
         apart = np.abs(scores[:, None] - guides).max(2) / (1 + np.abs(guides).max(1))  # (M, guides)
         seen |= (apart < SAME).any(1) & ~np.array(other_rows)
-    guides = (
-        f"{int(seen.sum())} of the bank's {len(bank)} models guided the search for these answers"
-    )
-    hint = "retrain a bank with another seed for the audit"
     if seen.any():
-        raise SettingError(f"{guides}, so they cannot certify them; {hint}")
+        raise SettingError(
+            f"{int(seen.sum())} of the bank's {len(bank)} models guided the search for these "
+            "answers, so they cannot certify them; retrain a bank with another seed for the audit"
+        )
 
 
 def counted(bank: ModelBank, scores: Tensor) -> tuple[Array, Array]:
@@ -81,12 +82,10 @@ def counted(bank: ModelBank, scores: Tensor) -> tuple[Array, Array]:
         )
     if (repeats & kept).any():
         count = int((repeats & kept).sum())
-        what = (
-            f"{count} models compute the same as others, and nothing says that they were trained "
-            "apart"
-        )
         warnings.warn(
-            f"{what}: their refusals count, their assent does not count again", stacklevel=4
+            f"{count} models compute the same as others, and nothing says that they were trained "
+            "apart: their refusals count, their assent does not count again",
+            stacklevel=4,
         )
     return kept, repeats[kept]
 
@@ -118,8 +117,8 @@ def _near(values: Tensor) -> Array:
 def _known_origins(group: ModelGroup) -> list[str]:
     """What each model was made from, or its very weights; '' of estimators of which that is not
     known."""
-    known = bool(group.origins) or group.networks is not None
-    return [group.origin(i) if known else "" for i in range(len(group))]
+    is_known = bool(group.origins) or group.networks is not None
+    return [group.origin(i) if is_known else "" for i in range(len(group))]
 
 
 def _makes_copies(group: ModelGroup, most: int) -> str:

@@ -5,7 +5,7 @@ import numpy as np
 from support.frontiers import three_people
 
 
-def test_the_plan_at_a_level_is_the_cheapest_that_is_accepted_so_often() -> None:
+def test_the_plan_for_a_share_is_the_cheapest_that_is_accepted_so_often() -> None:
     frontier = three_people()
     costs = frontier.costs()
     assert costs.columns.tolist() == [0.8, 0.9, 0.99]
@@ -19,11 +19,11 @@ def test_the_plan_at_a_level_is_the_cheapest_that_is_accepted_so_often() -> None
 def test_survival_is_that_of_models_that_did_not_choose() -> None:
     table = three_people().table()
     assert table.index.tolist() == ["Ann"] * 3 + ["Ben"] * 3 + ["Cyd"] * 3
-    assert table["level"].tolist() == [0.8, 0.9, 0.99] * 3
+    assert table["hold"].tolist() == [0.8, 0.9, 0.99] * 3
     assert table["survival"].tolist()[:5] == [0.7, 0.91, 0.99, 0.9, 0.9]
     assert table["plan"].tolist()[0] == "Raise money from 0 to 1."
     assert table["plan"].tolist()[5:] == ["No plan is accepted so often."] * 4
-    assert (table["low"].dropna() <= table["survival"].dropna()).all()
+    assert (table["bound"].dropna() < table["survival"].dropna()).all()
 
 
 def test_in_words() -> None:
@@ -37,5 +37,5 @@ def test_in_words() -> None:
 
 
 def test_more_certainty_never_costs_less() -> None:
-    costs = three_people(levels=(0.1, 0.5, 0.8, 0.9, 0.95, 1.0)).costs().fillna(np.inf).to_numpy()
+    costs = three_people(holds=(0.1, 0.5, 0.8, 0.9, 0.95, 1.0)).costs().fillna(np.inf).to_numpy()
     assert (costs[:, 1:] >= costs[:, :-1]).all()

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 import holdfast as hf
-from holdfast.render import certificates
-from holdfast.render import plans as page
+from holdfast.auditing import certificates
+from holdfast.plans import page
 from holdfast.render.charts.audit import survival_cost
 from holdfast.render.html import changes_table
 from holdfast.schema.feature import Feature

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from holdfast._core.binomial import lower_bound
+from holdfast.auditing.audit import Audit
+from holdfast.auditing.choice import chance_of_certificate, choose, most_refusals
 from holdfast.errors import SettingError
-from holdfast.evaluation.audit import Audit
-from holdfast.evaluation.choice import chance_of_certificate, choose, most_refusals
 
 JUDGED: dict[str, Any] = {"hold": 0.8, "confidence": 0.9}
 

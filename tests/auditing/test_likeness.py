@@ -12,7 +12,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from xgboost import XGBClassifier
 
 import holdfast as hf
-from holdfast.evaluation.likeness import FACTOR, TOLERANCE, Likeness, likeness
+from holdfast.auditing.likeness import FACTOR, TOLERANCE, Likeness, likeness
 
 torch.set_num_threads(1)
 RNG = np.random.default_rng(11)
@@ -24,11 +24,8 @@ WEIGHT = np.where(Y == "yes", 1.0, 5.0)
 SHUFFLED = RNG.permutation(Y)
 SCHEMA = hf.Schema.infer(X, fixed=["c"])
 TREES: dict[str, Any] = {"n_estimators": 20, "max_depth": 3, "n_jobs": 1}
-FEW: dict[str, Any] = {
-    "models": {"guide": 20, "calibration": 30, "audit": 30},
-    "hold": 0.9,
-    "workers": 1,
-}
+FEW: dict[str, Any] = {"models": {"guide": 20, "calibration": 30, "audit": 30}, "workers": 1}
+HOLD = 0.9
 
 
 def boosted(**fit: Any) -> XGBClassifier:
@@ -40,7 +37,10 @@ def refused(recourse: hf.Recourse) -> pd.DataFrame:
 
 
 def recourse_of(model: Any, **more: Any) -> hf.Recourse:
-    return hf.Recourse(model, X, CODES, classes=["no", "yes"], fixed=["c"], **(FEW | more))
+    hold = more.pop("hold", HOLD)
+    banks = hf.Banks(**(FEW | more))
+    names = ["no", "yes"]
+    return hf.Recourse(model, X, CODES, classes=names, fixed=["c"], hold=hold, banks=banks)
 
 
 FOREIGN: dict[str, tuple[Callable[[], Any], str]] = {
@@ -71,7 +71,7 @@ def test_a_bank_of_another_model_certifies_nothing_and_the_first_line_says_why(k
     )
     given = make()
     recourse = (
-        hf.Recourse(given, X, Y, **more, **FEW)
+        hf.Recourse(given, X, Y, hold=HOLD, banks=hf.Banks(**more, **FEW))
         if isinstance(given, hf.Model)
         else recourse_of(given, **more)
     )
@@ -79,10 +79,10 @@ def test_a_bank_of_another_model_certifies_nothing_and_the_first_line_says_why(k
     assert not plans.certified.any()
     assert plans.likeness is not None
     assert not plans.likeness.alike
-    assert plans.words().startswith(
+    assert plans.summary().startswith(
         "No certificates: the retrained models are not made as the model in use was"
     )
-    assert advice in plans.words()
+    assert advice in plans.summary()
     assert plans.to_dict()["likeness"]["cause"] == plans.likeness.cause
 
 
@@ -111,9 +111,13 @@ def test_an_own_fit_is_compared_too() -> None:
     def fit(rows: pd.DataFrame, outcomes: Any, seed: int) -> Any:
         return LogisticRegression(C=0.5).fit(rows, outcomes)
 
-    alike = hf.Recourse(fit(X, Y, 0), X, Y, fit=fit, fixed=["c"], **FEW)
-    assert alike.plans(refused(alike), "yes").likeness.alike  # pyright: ignore[reportOptionalMemberAccess]
-    other = hf.Recourse(LogisticRegression(C=1e-3).fit(X, Y), X, Y, fit=fit, fixed=["c"], **FEW)
+    own = hf.Banks(fit=fit, **FEW)
+    alike = hf.Recourse(fit(X, Y, 0), X, Y, fixed=["c"], hold=HOLD, banks=own)
+    seen = alike.plans(refused(alike), "yes").likeness
+    assert seen is not None
+    assert seen.alike
+    weak = LogisticRegression(C=1e-3).fit(X, Y)
+    other = hf.Recourse(weak, X, Y, fixed=["c"], hold=HOLD, banks=own)
     assert not other.plans(X.head(4), "yes").certified.any()
 
 
@@ -121,7 +125,7 @@ def test_a_ready_made_bank_is_compared_by_the_rows_that_there_are() -> None:
     own = LogisticRegression().fit(X, Y)
     bank = hf.ModelBank.retrain(own, X, Y, SCHEMA, families={"retrain": 80})
     model = hf.Model.of(own, SCHEMA)
-    given: dict[str, Any] = {"bank": bank, "family": "retrain", **FEW}
+    given: dict[str, Any] = {"banks": hf.Banks(ready=bank, family="retrain", **FEW), "hold": HOLD}
     same = hf.Recourse(model, X, Y, **given).plans(X.head(5), "yes")
     assert same.likeness is not None
     assert same.likeness.alike
@@ -129,10 +133,10 @@ def test_a_ready_made_bank_is_compared_by_the_rows_that_there_are() -> None:
     stranger = hf.Model.of(LogisticRegression().fit(X, SHUFFLED), SCHEMA)
     foreign = hf.Recourse(stranger, X, Y, **given).plans(X.head(5), "yes")
     assert not foreign.certified.any()
-    assert "their middle lies" in foreign.words()
+    assert "their middle lies" in foreign.summary()
     nobody = hf.Recourse(model, **given).plans(X.head(5), "yes")
     assert nobody.likeness is None
-    assert nobody.words().endswith("pass X, the rows it was trained on.")
+    assert nobody.summary().endswith("pass X, the rows it was trained on.")
 
 
 def test_the_distance_by_its_definition() -> None:

@@ -3,8 +3,9 @@
 For answer i and M retrained models, k_i of which still give the wanted outcome:
 
     survival     k_i / M
-    interval     exact binomial (Clopper and Pearson): no normal approximation, right for any k and M
-    certificate  the one-sided lower bound B(1 - confidence; k_i, M - k_i + 1) is at least the share asked for
+    interval     exact binomial (Clopper and Pearson), right for any k and M
+    bound        one-sided: B(1 - confidence; k_i, M - k_i + 1), a quantile of a beta distribution
+    certificate  the bound is at least the share that is asked for
 
 The wanted outcome is what was asked for, with its probability, margin or range, and each model
 judges as it does alone, by its own threshold and its own `predict`. The models are a sample of the
@@ -13,41 +14,50 @@ that had no part in finding the answers, and that are different ones: see `indep
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
-from torch import Tensor
 
 from holdfast._core.binomial import exact_interval, lower_bound, models_needed
-from holdfast._core.checks import did_you_mean, untyped
+from holdfast._core.checks import did_you_mean
 from holdfast._core.progress import Progress
+from holdfast._core.result import as_json
+from holdfast.auditing import certificates
+from holdfast.auditing.files import (
+    add_column,
+    add_metadata,
+    arguments_of,
+    column,
+    facts_of,
+    metadata,
+)
+from holdfast.auditing.independence import counted, refuse_guides
+from holdfast.auditing.verdicts import (
+    Array,
+    Rule,
+    asked,
+    by_row,
+    existing,
+    verdicts_and_scores,
+)
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.datasets import records
-from holdfast.distances import Distance
 from holdfast.errors import FileError, SettingError
-from holdfast.evaluation.independence import counted, refuse_guides
-from holdfast.evaluation.report import by_name
 from holdfast.models.base import Model, ModelLike
-from holdfast.render import certificates
 from holdfast.retraining.bank import ModelBank
 from holdfast.retraining.families import FAMILIES
-from holdfast.target import BoundTarget, Status
+from holdfast.target import Status
 
-Array = np.ndarray[Any, Any]
-Rule = Literal["target", "class"]
-RULES: tuple[Rule, ...] = ("target", "class")
 Judges = ModelBank | Model | ModelLike | Sequence[Model | ModelLike]
 # the column and the metadata of a Parquet file
 HELD = "holdfast:held"
 MARK = b"holdfast-audit"
 FEW = 10  # models that a table shows one by one, where they are too few for a certificate
-COMPARED = 256  # audited rows by which models are told apart, if there are more
 
 
 def audit(
@@ -72,20 +82,18 @@ def audit(
     >>> recipe = hf.Recipe(hidden=[], epochs=20, lr=0.1)
     >>> model = recipe.fit(data.X, data.y, data.schema)
     >>> cfs = hf.Descent().explain(model, data.X[model.predict(data.X) == "no"].head(5), "yes")
-    >>> bank = hf.ModelBank.retrain(recipe, data.X, data.y, data.schema, families={"seed": 30, "bootstrap": 30})
+    >>> families = {"seed": 30, "bootstrap": 30}
+    >>> bank = hf.ModelBank.retrain(recipe, data.X, data.y, data.schema, families=families)
     >>> found = hf.audit(cfs, bank)
     >>> found.table().columns.tolist()
-    ['status', 'survival', 'low', 'high', 'models', 'bound', 'certified', 'seed', 'bootstrap']
+    ['status', 'survival', 'models', 'bound', 'certified', 'seed', 'bootstrap']
     """
-    what = (
-        f"got {type(cfs).__name__} and {type(bank).__name__}; make a bank with "
-        "hf.ModelBank.retrain(...)"
-    )
-    good = isinstance(cfs, Counterfactuals) and not isinstance(
-        cast(Any, bank), Counterfactuals | None
-    )
-    if not good:
-        raise SettingError(f"audit takes answers and a ModelBank, or models, {what}")
+    given: Any = bank
+    if not isinstance(cfs, Counterfactuals) or isinstance(given, Counterfactuals | None):
+        raise SettingError(
+            f"audit takes answers and a ModelBank, or models, got {type(cfs).__name__} and "
+            f"{type(bank).__name__}; make a bank with hf.ModelBank.retrain(...)"
+        )
     judges = bank if isinstance(bank, ModelBank) else existing(cfs, bank)
     judges.check_fits(cfs)
     refuse_guides(cfs, judges)
@@ -95,65 +103,6 @@ def audit(
     kept, repeats = counted(judges, scores)
     spread = max(group.spread for group in judges.groups)
     return Audit(cfs, held[kept], judges.family[kept], judges.fingerprint(), rule, repeats, spread)
-
-
-def existing(
-    cfs: Counterfactuals, models: Model | ModelLike | Sequence[Model | ModelLike]
-) -> ModelBank:
-    """A bank of models that exist."""
-    return ModelBank.of(models, family="release", schema=cfs.schema, classes=cfs.classes or None)
-
-
-def verdicts(cfs: Counterfactuals, bank: ModelBank, bar: Progress, rule: Rule = "target") -> Array:
-    """(M, n) does model m give answer i the wanted outcome? The bar moves by one per group."""
-    return verdicts_and_scores(cfs, bank, asked(cfs, rule), bar)[0]
-
-
-def verdicts_and_scores(
-    cfs: Counterfactuals, bank: ModelBank, goal: BoundTarget, bar: Progress
-) -> tuple[Array, Tensor]:
-    """The same, and what the models give to some of the answers (M, s, k)."""
-    held = list[Array]()
-    some = list[Tensor]()
-    x = {cfs.x_cf.dtype: cfs.x_cf}
-    own = None if bank.around is None else scores_in_use(bank.around, cfs)
-    rows = torch.linspace(0, max(len(cfs) - 1, 0), min(len(cfs), COMPARED)).long()
-    for group in bank.groups:
-        if group.dtype not in x:
-            x[group.dtype] = cfs.schema.encode(cfs.after, group.dtype)
-        scores = group.scores(cfs.after, x[group.dtype])  # (M, n, k)
-        held.append(group.met(goal, scores, bank.around, own).numpy())
-        some.append(scores[:, rows].double())
-        bar.step(1)
-    return np.concatenate(held), torch.cat(some)
-
-
-def scores_in_use(model: Model, cfs: Counterfactuals) -> Tensor:
-    """(n, k) what the model in use gives to the answers, by which stretched judges are set
-    apart."""
-    with model.eval_mode():
-        return model.score_frame(cfs.after)
-
-
-def asked(cfs: Counterfactuals, rule: Rule) -> BoundTarget:
-    """What answers are judged by."""
-    if rule not in RULES:
-        raise SettingError(f"rule must be 'target' or 'class', got {rule!r}")
-    if rule == "target":
-        return cfs.goal
-    fix = "leave rule out, and the range that was asked for decides"
-    if cfs.is_regression:
-        raise SettingError(f"rule='class' is about classes, and a regression model has none; {fix}")
-    return cfs.goal.by_class()
-
-
-def by_row(cfs: Counterfactuals, answers: Array) -> Array:
-    """(.., n) flags of answers -> (.., rows): is it so for any answer of the row?"""
-    if not len(cfs):
-        return answers
-    order = np.argsort(cfs.source, kind="stable")
-    first = np.unique(cfs.source[order], return_index=True)[1]
-    return np.logical_or.reduceat(answers[..., order], first, axis=-1)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -176,7 +125,7 @@ class Audit:
     >>> data = hf.datasets.linearly_separable(n=200)
     >>> model = hf.train_network(data.X, data.y, data.schema, hidden=[], epochs=20, lr=0.1)
     >>> cfs = hf.Descent().explain(model, data.X[model.predict(data.X) == "no"].head(2), "yes")
-    >>> held = np.array([[True, True]] * 60 + [[True, False]] * 40)  # 40 of 100 models refuse the second answer
+    >>> held = np.array([[True, True]] * 60 + [[True, False]] * 40)  # 40 refuse the second answer
     >>> found = hf.Audit(cfs, held, np.array(["seed"] * 100), "a bank")
     >>> found.survival().tolist(), found.certified().tolist()
     ([1.0, 0.6], [True, False])
@@ -241,50 +190,48 @@ class Audit:
         return pd.Series(low, self.cfs.after.index, name="bound")
 
     def certified(
-        self, *, at_least: float = 0.95, confidence: float = 0.95, family: str | None = None
+        self, *, hold: float = 0.95, confidence: float = 0.95, family: str | None = None
     ) -> "pd.Series[bool]":
         """Which answers at least this share of all retrained models would accept, with this
         confidence.
 
         The statement is about each answer on its own, and about models drawn as those of the bank
-        (or of one of its families) were; for what that covers see `words`. Answers that are not
+        (or of one of its families) were; for what that covers see `statement`. Answers that are not
         certified may be good; it cannot be told from these models. With fewer models than any
         certificate needs, it is an error that says how many.
         """
-        too_few = self.too_few(at_least=at_least, confidence=confidence, family=family)
+        too_few = self.too_few(hold=hold, confidence=confidence, family=family)
         if too_few:
             raise SettingError(too_few)
         bound = self.bound(confidence=confidence, family=family)
-        return pd.Series(bound.to_numpy() >= at_least, self.cfs.after.index, name="certified")
+        return pd.Series(bound.to_numpy() >= hold, self.cfs.after.index, name="certified")
 
     def too_few(
-        self, *, at_least: float = 0.95, confidence: float = 0.95, family: str | None = None
+        self, *, hold: float = 0.95, confidence: float = 0.95, family: str | None = None
     ) -> str:
         """Why no answer can be certified at this level, and how many models it takes; '' if there
         are enough."""
         chosen = self._models(family)
-        needed = models_needed(at_least, confidence)
+        needed = models_needed(hold, confidence)
         there = int(chosen.sum() if self.repeats is None else (chosen & ~self.repeats).sum())
         if there >= needed:
             return ""
-        level = certificates.level(
-            at_least, confidence, self.families if family is None else [family]
-        )
-        what = f"a certificate that an answer {level}, needs at least {needed} models"
+        families = self.families if family is None else [family]
+        level = certificates.level(hold, confidence, families)
         name = family if family in FAMILIES else "retrain"
         return (
-            f"{what}, and there are {there}; make more, as with families={{{name!r}: {needed}}}, "
-            "or ask for less"
+            f"a certificate that an answer {level}, needs at least {needed} models, and there are "
+            f"{there}; make more, as with families={{{name!r}: {needed}}}, or ask for less"
         )
 
-    def words(self, *, at_least: float = 0.95, confidence: float = 0.95) -> str:
+    def statement(self, *, hold: float = 0.95, confidence: float = 0.95) -> str:
         """What is certified, or why nothing can be, and what a certificate covers."""
-        too_few = self.too_few(at_least=at_least, confidence=confidence)
+        too_few = self.too_few(hold=hold, confidence=confidence)
         if too_few:
             return f"No certificates: {too_few}."
-        certified = int(self.certified(at_least=at_least, confidence=confidence).sum())
+        certified = int(self.certified(hold=hold, confidence=confidence).sum())
         what = f"{certified} of {int(self.cfs.answered.sum())} answers are certified"
-        level = certificates.level(at_least, confidence, self.families)
+        level = certificates.level(hold, confidence, self.families)
         return f"{what}: each {level}. {certificates.covers(self.families)}"
 
     def by_model(self) -> pd.DataFrame:
@@ -301,28 +248,23 @@ class Audit:
         verdicts[~self.cfs.answered] = None
         return pd.DataFrame(verdicts, self.cfs.after.index, pd.Index(names))
 
-    def table(self, *, at_least: float = 0.95, confidence: float = 0.95) -> pd.DataFrame:
-        """One line per row: its status, survival over all models with its interval, whether it is
-        certified (None where there are too few models for that), then its survival over each
-        family; or, of few models, which accept it."""
+    def table(self, *, hold: float = 0.95, confidence: float = 0.95) -> pd.DataFrame:
+        """One line per row: its status, survival over all models and how many they are, the bound
+        that a certificate rests on, whether it is certified (None where there are too few models
+        for that), then its survival over each family; or, of few models, which accept it."""
         out = pd.DataFrame({"status": self.cfs.status["status"], "survival": self.survival()})
-        bounds = self.interval(confidence=confidence)
-        # no join: a row with several answers is there often
-        out["low"] = bounds["low"]
-        out["high"] = bounds["high"]
-        too_few = bool(self.too_few(at_least=at_least, confidence=confidence))
         out["models"] = len(self.held)
+        # no join: a row with several answers is there often
         out["bound"] = self.bound(confidence=confidence)
-        out["certified"] = (
-            None if too_few else self.certified(at_least=at_least, confidence=confidence)
-        )
+        too_few = bool(self.too_few(hold=hold, confidence=confidence))
+        out["certified"] = None if too_few else self.certified(hold=hold, confidence=confidence)
         if too_few and len(self.held) <= FEW:
             return out.assign(**{str(name): values for name, values in self.by_model().items()})
         for name in self.families if len(self.families) > 1 else ():
             out[name] = self.survival(name)
         return out
 
-    def summary(self) -> pd.DataFrame:
+    def by_family(self) -> pd.DataFrame:
         """Coverage, base validity, survival and end-to-end robustness, over all models and per
         family.
 
@@ -332,8 +274,8 @@ class Audit:
         worst model; end to end: all rows that needed an answer times models under which they have
         one that holds.
         """
-        unmet = self.cfs.status_codes != Status.ALREADY_MET
         cfs = self.cfs
+        unmet = cfs.status_codes != Status.ALREADY_MET
         needed = by_row(cfs, unmet)
         found = by_row(cfs, self.cfs.answered)
         proposed = by_row(cfs, unmet & (cfs.x_cf != cfs.x).any(1).numpy())
@@ -365,41 +307,56 @@ class Audit:
         }
         return {name: (float(values.mean()), float(values.std())) for name, values in lost.items()}
 
-    def to_json(self, *, at_least: float = 0.95, confidence: float = 0.95) -> str:
-        """Everything but the pictures, with no value rounded."""
-        level: dict[str, float] = {"at_least": at_least, "confidence": confidence}
-        answers = self.table(**level)
-        too_few = bool(self.too_few(at_least=at_least, confidence=confidence))
-        count = None if too_few else int(answers["certified"].sum())
+    def to_dict(self, *, hold: float = 0.95, confidence: float = 0.95) -> dict[str, Any]:
+        """Everything but the pictures, as plain values, none of them rounded."""
+        answers = self.table(hold=hold, confidence=confidence)
+        too_few = bool(self.too_few(hold=hold, confidence=confidence))
         answers.insert(0, "row", [str(name) for name in answers.index])
-        content = {
+        families = self.by_family()
+        return {
             "bank": self.bank,
             "method": self.cfs.run.settings,
             "rule": self.rule,
             "asked": self.asked,
-            "certified": {**level, "answers": count, "models needed": models_needed(**level)},
-            "words": self.words(**level),
+            "certified": {
+                "hold": hold,
+                "confidence": confidence,
+                "answers": None if too_few else int(answers["certified"].sum()),
+                "models needed": models_needed(hold, confidence),
+            },
+            "statement": self.statement(hold=hold, confidence=confidence),
             "covers": certificates.covers(self.families),
-            "summary": by_name(self.summary()),
+            "by family": dict(zip(families.index, records(families), strict=True)),
             "answers": records(answers),
         }
-        return json.dumps(content, indent=1)
 
-    def plot(self, *, at_least: float = 0.95, confidence: float = 0.95) -> Any:
+    def to_json(
+        self, path: str | Path | None = None, *, hold: float = 0.95, confidence: float = 0.95
+    ) -> str:
+        """The same as JSON, written to a file where there is one to write to."""
+        return as_json(self.to_dict(hold=hold, confidence=confidence), path)
+
+    def plot(self, *, hold: float = 0.95, confidence: float = 0.95) -> Any:
         """Survival against cost, one dot per answer; needs the `plot` extra."""
         from holdfast.render.charts.audit import survival_cost
 
-        return survival_cost(self, at_least=at_least, confidence=confidence)
+        return survival_cost(self, hold=hold, confidence=confidence)
+
+    def report(self, path: str | Path, *, hold: float = 0.95, confidence: float = 0.95) -> Path:
+        """Write a self-contained page: what is certified, survival against cost, and the table;
+        needs the `plot` extra."""
+        from holdfast.render.result_page import audit_page
+
+        return audit_page(self, Path(path), hold=hold, confidence=confidence)
 
     def joined(self, other: "Audit") -> "Audit":
         """One audit of the same answers by the models of both."""
         if other.held.shape[1] != self.held.shape[1]:
             raise SettingError("only audits of the same answers can be joined")
-        none = [np.zeros(len(one.family), dtype=bool) for one in (self, other)]
-        repeats = [
-            empty if one.repeats is None else one.repeats
-            for one, empty in zip((self, other), none, strict=True)
-        ]
+        repeats = list[Array]()
+        for one in (self, other):
+            none = np.zeros(len(one.family), dtype=bool)
+            repeats.append(none if one.repeats is None else one.repeats)
         return replace(
             self,
             held=np.concatenate([self.held, other.held]),
@@ -418,56 +375,36 @@ class Audit:
         `Counterfactuals.load` reads it as well.
         """
         path = Path(path)
-        if path.suffix.lower() == ".json":
-            path.write_text(self.to_json() + "\n", encoding="utf-8")
-            return
-        known = path.suffix.lower() == ".parquet"
-        if not known:
+        ending = path.suffix.lower()
+        if ending not in (".parquet", ".json"):
             raise FileError(
                 f"cannot write {str(path)!r}: the extension must be one of .parquet, .json"
             )
-        pa = untyped("pyarrow")
-        parquet = untyped("pyarrow.parquet")
+        if ending == ".json":
+            self.to_json(path)
+            return
         self.cfs.save(path)
-        table: Any = parquet.read_table(path)
-        by_answer = pa.FixedSizeListArray.from_arrays(pa.array(self.held.T.ravel()), len(self.held))
-        repeats = [] if self.repeats is None else np.flatnonzero(self.repeats).tolist()
-        about = {"family": self.family.tolist(), "bank": self.bank, "rule": self.rule}
-        content = json.dumps({**about, "repeats": repeats, "spread": self.spread})
-        table = table.append_column(HELD, by_answer)
-        parquet.write_table(
-            table.replace_schema_metadata({**table.schema.metadata, MARK: content.encode()}), path
-        )
+        add_column(path, HELD, self.held)
+        add_metadata(path, MARK, facts_of(self))
 
     @classmethod
     def load(cls, path: str | Path) -> "Audit":
         """Read a .parquet file written by `save`."""
         cfs = Counterfactuals.load(path)
-        table: Any = untyped("pyarrow.parquet").read_table(path)
-        if MARK not in (table.schema.metadata or {}):
+        text = metadata(path, MARK)
+        if text is None:
             raise FileError(
                 f"{str(path)!r} holds answers and no audit of them; it was not written by "
                 "Audit.save"
             )
         try:
-            content = json.loads(table.schema.metadata[MARK])
-            family = np.array(content["family"])
-            held = np.array(
-                table[HELD].combine_chunks().flatten().to_numpy(zero_copy_only=False), dtype=bool
-            )
-            rule = cast(Rule, content["rule"])
-            asked(cfs, rule)
-            repeats = np.zeros(len(family), dtype=bool)
-            repeats[np.array(content["repeats"], dtype=np.int64)] = True
-            verdicts = held.reshape(len(cfs), len(family)).T
-            spread = float(content["spread"])
-            return cls(cfs, verdicts, family, str(content["bank"]), rule, repeats, spread)
+            return cls(*arguments_of(cfs, column(path, HELD), json.loads(text)))
         except Exception as error:  # the file may say anything
             raise FileError(f"{str(path)!r} is damaged ({type(error).__name__}: {error})") from None
 
     # ---- in words
 
-    def describe(self, *, at_least: float = 0.95, confidence: float = 0.95) -> str:
+    def summary(self, *, hold: float = 0.95, confidence: float = 0.95) -> str:
         """A few lines: answers, models by family, what they must give, survival, and how many
         answers are certified."""
         kinds = ", ".join(f"{name}: {int((self.family == name).sum())}" for name in self.families)
@@ -476,30 +413,18 @@ class Audit:
         lines = [
             f"Audit of {answers} answers for {rows} rows on {len(self.held)} models ({kinds})",
             f"What a model must give: {self.asked} (rule: {self.rule})",
-            self.summary().to_string(float_format=lambda v: f"{v:.4g}"),
-            self.words(at_least=at_least, confidence=confidence),
+            self.by_family().to_string(float_format=lambda v: f"{v:.4g}"),
+            self.statement(hold=hold, confidence=confidence),
         ]
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return self.describe()
+        return self.summary()
 
     def _repr_html_(self) -> str:
-        table = self.summary().to_html(float_format=lambda v: f"{v:.4g}", border=0)
+        table = self.by_family().to_html(float_format=lambda v: f"{v:.4g}", border=0)
         rule = f"What a model must give: {self.asked} (rule: {self.rule})"
-        return f"<p>{escape(rule)}</p>{table}<p>{escape(self.words())}</p>"
-
-
-def r_squared(audits: Mapping[str, Audit], norm: str | Distance = "l2") -> float:
-    """Of a line through (cost, invalidation) of every answer of these audits: do more expensive
-    answers hold better?"""
-    if not audits:
-        raise SettingError("r_squared needs at least one audit")
-    cost = np.concatenate([a.cfs.cost(norm).to_numpy()[a.cfs.answered] for a in audits.values()])
-    lost = np.concatenate([1 - a.survival().to_numpy()[a.cfs.answered] for a in audits.values()])
-    if len(cost) < 2 or cost.std() == 0 or lost.std() == 0:
-        return 0.0  # a flat cloud is explained by its mean alone
-    return float(np.corrcoef(cost, lost)[0, 1] ** 2)
+        return f"<p>{escape(rule)}</p>{table}<p>{escape(self.statement())}</p>"
 
 
 def _share(flags: Array) -> float:

@@ -1,7 +1,8 @@
-"""Plans for people: what to change, what it costs, and how sure it is that the model's next version
-keeps the word."""
+"""Plans for people: what to change, what it costs, and whether the model's next version will still
+accept it."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,22 +10,25 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from holdfast._core.checks import untyped
+from holdfast._core.result import as_json
+from holdfast.auditing import certificates
+from holdfast.auditing.audit import Audit
+from holdfast.auditing.files import add_metadata, metadata
+from holdfast.auditing.likeness import Likeness
 from holdfast.counterfactuals import Counterfactuals, RowSelection, positions
-from holdfast.datasets.tables import records
 from holdfast.errors import FileError
-from holdfast.evaluation.audit import Audit
-from holdfast.evaluation.likeness import Likeness
-from holdfast.render import certificates
+from holdfast.plans.plan import Plan, PlanColumns, each_plan
 from holdfast.target import Status
 
 MARK = b"holdfast-plans"
-OTHER_FORMATS = (".json", ".csv")
+ENDINGS = (".parquet", ".json", ".csv")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Plans:
     """One plan for each person, put before retrained models that had no part in finding it.
+
+    Iterating gives a `Plan` for each; `plans[rows]` are some of them, always as `Plans`.
 
     Args:
         audit: the answers, and which of the audit models accept which.
@@ -57,10 +61,10 @@ class Plans:
         accepts though they do not certify it is fragile. Where nothing can be certified, it is as
         the search left it."""
         plans = cls(audit, hold, confidence, **more)
-        if plans.refused or audit.too_few(at_least=hold, confidence=confidence):
+        if plans.refused or plans.too_few():
             return plans
         cfs = audit.cfs
-        certified = audit.certified(at_least=hold, confidence=confidence).to_numpy()
+        certified = audit.certified(hold=hold, confidence=confidence).to_numpy()
         codes = cfs.status_codes.copy()
         codes[cfs.answered] = np.where(certified, Status.FOUND, Status.FRAGILE)[cfs.answered]
         accepted = audit.held.sum(0)
@@ -71,19 +75,20 @@ class Plans:
             reasons[i] = (
                 "" if certified[i] else f"it holds on {holds} judges, too few for a certificate"
             )
-        return replace(
-            plans, audit=replace(audit, cfs=replace(cfs, status_codes=codes, reasons=reasons))
-        )
+        judged = replace(cfs, status_codes=codes, reasons=reasons)
+        return replace(plans, audit=replace(audit, cfs=judged))
 
     def __len__(self) -> int:
         return len(self.cfs)
 
     def __getitem__(self, rows: RowSelection) -> "Plans":
         """Some of the plans, by position: a number, a slice, numbers, or a mask (n,)."""
-        held = replace(
-            self.audit, cfs=self.cfs[rows], held=self.audit.held[:, positions(rows, len(self))]
-        )
-        return replace(self, audit=held)
+        verdicts = self.audit.held[:, positions(rows, len(self))]
+        return replace(self, audit=replace(self.audit, cfs=self.cfs[rows], held=verdicts))
+
+    def __iter__(self) -> Iterator[Plan]:
+        """The plans one by one, as records."""
+        return each_plan(self)
 
     @property
     def cfs(self) -> Counterfactuals:
@@ -98,11 +103,11 @@ class Plans:
     @property
     def certified(self) -> "pd.Series[bool]":
         """Which plans hold for at least `hold` of the models that are meant, with the asked
-        confidence each; see `words` for which models these are. None where the retrained models are
-        not those of the model in use."""
+        confidence each; see `summary` for which models these are. None where the retrained models
+        are not those of the model in use."""
         if self.refused:
             return pd.Series(False, self.cfs.after.index, name="certified")
-        certified = self.audit.certified(at_least=self.hold, confidence=self.confidence)
+        certified = self.audit.certified(hold=self.hold, confidence=self.confidence)
         return certified & self.found
 
     @property
@@ -121,7 +126,7 @@ class Plans:
         confidence for all of them at once (Bonferroni over the plans); nan where none is certified
         or judges are too few. It is about the judges' chance alone: an unlucky training table is
         unlucky for all plans at once."""
-        certified = np.zeros(len(self), bool) if self._too_few() else self.certified.to_numpy()
+        certified = np.zeros(len(self), bool) if self.too_few() else self.certified.to_numpy()
         if not certified.any():
             return float("nan")
         each = 1 - (1 - self.confidence) / int(certified.sum())
@@ -140,26 +145,16 @@ class Plans:
         """One line per person: what changes, what it costs, on how many of the judges the plan
         holds, their share, the bound of that share that a certificate rests on, whether it is
         certified, and the status; fragile and impossible ones say so."""
-        seen = self.audit.table(at_least=self.hold, confidence=self.confidence)
-        out = seen[["survival", "bound", "certified", "status"]].copy()
-        if not self._too_few():
-            out["certified"] = self.certified
-        accepted = self.audit.held.sum(0)
-        models = len(self.audit.held)
-        held = [certificates.holds_on(int(k), models) for k in accepted]
-        out.insert(0, "holds_on", np.where(self.cfs.answered, held, ""))
-        out.insert(0, "cost", self.cfs.cost("weighted"))
-        out.insert(0, "plan", self.cfs.sentences())
-        return out
+        return PlanColumns.of(self).table(len(self.audit.held), self.cfs.after.index)
 
-    def words(self) -> str:
+    def summary(self) -> str:
         """What became of the people, what is certified, and what that covers, in a few
         sentences."""
         if self.refused:
             return f"No certificates: {self.refused} {self._counted()}."
-        if self._too_few():
+        if self.too_few():
             return " ".join(
-                [f"{self._counted()}. No certificates: {self._too_few()}.", *self.warnings]
+                [f"{self._counted()}. No certificates: {self.too_few()}.", *self.warnings]
             )
         certified = int(self.certified.sum())
         families = self.audit.families
@@ -173,9 +168,9 @@ class Plans:
         parts = [f"{self._counted()}.", each, every, certificates.covers(families), *self.warnings]
         return " ".join(part for part in parts if part)
 
-    def _too_few(self) -> str:
+    def too_few(self) -> str:
         """Why there are too few judges for any certificate; '' if there are enough."""
-        return self.audit.too_few(at_least=self.hold, confidence=self.confidence)
+        return self.audit.too_few(hold=self.hold, confidence=self.confidence)
 
     def _counted(self) -> str:
         """'5 people: 4 found, 1 fragile'"""
@@ -190,24 +185,32 @@ class Plans:
             most: how many people to list.
             width: of the terminal, in letters.
         """
-        from holdfast.render.plans import plans_text
+        from holdfast.plans.page import plans_text
 
         lines = [plans_text(self, most, width)] if len(self) else []
-        lines.append(self.words())
+        lines.append(self.summary())
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return f"<Plans {self.words()}>"
+        return f"<Plans {self.summary()}>"
 
     def _repr_html_(self) -> str:
-        from holdfast.render.plans import plans_table
+        from holdfast.plans.page import plans_table
 
         return plans_table(self)
+
+    def plot(self) -> Any:
+        """Survival against cost, one dot per plan; needs the `plot` extra."""
+        from holdfast.render.charts.audit import survival_cost
+
+        return survival_cost(
+            self.audit, hold=self.hold, confidence=self.confidence, norm="weighted"
+        )
 
     def report(self, path: str | Path) -> Path:
         """Write a self-contained page: plans, costs, survival and certificates; needs the `plot`
         extra."""
-        from holdfast.render.plans import write_plans
+        from holdfast.plans.page import write_plans
 
         return write_plans(self, Path(path))
 
@@ -215,19 +218,6 @@ class Plans:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the pictures, as plain values."""
-        lines = self.table()
-        lines.insert(0, "person", [str(name) for name in lines.index])
-        tables = {
-            name: getattr(self.cfs, name).reset_index(drop=True) for name in ("before", "after")
-        }
-        changes = replace(self.cfs, **tables).changes()  # by position: people may share a name
-        by_person = {
-            row: records(part.drop(columns="row"))
-            for row, part in changes.groupby("row", sort=False)
-        }
-        people = [
-            {**line, "changes": by_person.get(i, [])} for i, line in enumerate(records(lines))
-        ]
         together = self.together()
         return {
             "hold": self.hold,
@@ -236,70 +226,61 @@ class Plans:
             "judges": len(self.audit.held),
             "families": self.audit.families,
             "spread": self.audit.spread,
-            "words": self.words(),
+            "summary": self.summary(),
             "covers": certificates.covers(self.audit.families),
             "certified together": None if together != together else together,
             "likeness": None if self.likeness is None else self.likeness.to_dict(),
             "warnings": list(self.warnings),
-            "people": people,
+            "people": [plan.to_dict() for plan in self],
         }
 
     def to_json(self, path: str | Path | None = None) -> str:
         """The same as JSON, written to a file where there is one to write to."""
-        text = json.dumps(self.to_dict(), indent=1, ensure_ascii=False)
-        if path is not None:
-            Path(path).write_text(text + "\n", encoding="utf-8")
-        return text
+        return as_json(self.to_dict(), path)
 
     def save(self, path: str | Path) -> None:
         """Write the format of the extension: .parquet has everything, for `load`; .json what
         `to_json` gives, and .csv what `table` gives."""
         path = Path(path)
-        kind = path.suffix.lower()
-        known = kind in (".parquet", *OTHER_FORMATS)
-        if not known:
+        ending = path.suffix.lower()
+        if ending not in ENDINGS:
             raise FileError(
-                f"cannot write {str(path)!r}: the extension must be one of .parquet, .json, .csv"
+                f"cannot write {str(path)!r}: the extension must be one of {', '.join(ENDINGS)}"
             )
-        if kind == ".json":
+        if ending == ".json":
             self.to_json(path)
             return
-        if kind == ".csv":
+        if ending == ".csv":
             self.table().to_csv(path)
             return
-        self.audit.save(path)
-        parquet = untyped("pyarrow.parquet")
-        table: Any = parquet.read_table(path)
-        likeness = None if self.likeness is None else self.likeness.to_dict()
         content = {
             "hold": self.hold,
             "confidence": self.confidence,
-            "likeness": likeness,
+            "likeness": None if self.likeness is None else self.likeness.to_dict(),
             "warnings": list(self.warnings),
             "looks": self.looks,
         }
-        marked = {**table.schema.metadata, MARK: json.dumps(content).encode()}
-        parquet.write_table(table.replace_schema_metadata(marked), path)
+        self.audit.save(path)
+        add_metadata(path, MARK, content)
 
     @classmethod
     def load(cls, path: str | Path) -> "Plans":
         """Read a .parquet file written by `save`."""
-        held = Audit.load(path)
-        metadata: Any = untyped("pyarrow.parquet").read_schema(path).metadata
-        if MARK not in metadata:
+        audit = Audit.load(path)
+        text = metadata(path, MARK)
+        if text is None:
             raise FileError(
                 f"{str(path)!r} holds an audit and no plans; it was not written by Plans.save"
             )
         try:
-            content = json.loads(metadata[MARK])
+            content = json.loads(text)
             likeness = None if content["likeness"] is None else Likeness(**content["likeness"])
-            warnings = tuple(str(text) for text in content["warnings"])
             return cls(
-                held,
+                audit,
                 float(content["hold"]),
                 float(content["confidence"]),
                 likeness,
-                warnings,
+                tuple(str(text) for text in content["warnings"]),
                 int(content["looks"]),
             )
         except Exception as error:  # the file may say anything

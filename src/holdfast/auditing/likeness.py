@@ -76,21 +76,17 @@ class Likeness:
         """Why nothing can be certified; '' where it can."""
         if self.alike:
             return ""
-        share = (
-            f"{self.agreement:.0%} of the training rows, and with one another on "
-            f"{self.among_bank:.0%}"
-        )
-        what = (
-            "the retrained models are not made as the model in use was: they agree with it on "
-            f"{share}"
-        )
         others = (
             "trained again on the same rows a model lies"
             if self.made_again
             else "their middle lies"
         )
-        far = f"{others} {self.distance:.2g} deviations of retraining away from it"
-        return f"{what}; {far} ({self.limit:.2g} would do). {self.cause}"
+        return (
+            "the retrained models are not made as the model in use was: they agree with it on "
+            f"{self.agreement:.0%} of the training rows, and with one another on "
+            f"{self.among_bank:.0%}; {others} {self.distance:.2g} deviations of retraining away "
+            f"from it ({self.limit:.2g} would do). {self.cause}"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -116,29 +112,28 @@ def likeness(
     rows = np.linspace(0, len(X) - 1, min(ROWS, len(X))).astype(int)
     table = X.iloc[rows]
     with model.eval_mode():
-        own = estimates(model.score_frame(table)[None])[0]
+        in_use = estimates(model.score_frame(table)[None])[0]
     retrained = estimates(bank.scores(table))
     others = retrained if again is None else estimates(again.scores(table))
     spread = float(retrained.var(0).mean().sqrt().clamp_min(1e-9))
-    distance = _rms(own - others.mean(0)) / spread
+    distance = _rms(in_use - others.mean(0)) / spread
     without_each = (others.sum(0) - others) / (len(others) - 1)
     among = max(_rms(gap) / spread for gap in others - without_each)
-    agreement = _agreement(own, retrained, model.is_regression)
+    agreement = _agreement(in_use, retrained, model.is_regression)
     found = Likeness(distance, among, *agreement, made_again=again is not None)
     if found.alike:
         return found
-    shift = float(own.mean(0).sub(retrained.mean((0, 1))).abs().max())
+    shift = float(in_use.mean(0).sub(retrained.mean((0, 1))).abs().max())
     usual_shift = float(retrained.mean(1).std(0).max().clamp_min(1e-9))
-    knows_less = 0.0 if y is None else _knows_less(own, others, y.iloc[rows], model)
+    knows_less = 0.0 if y is None else _knows_less(in_use, others, y.iloc[rows], model)
     cause = cause_of(shift / usual_shift, knows_less, is_regression=model.is_regression)
     return replace(found, cause=cause)
 
 
-def _knows_less(own: Tensor, others: Tensor, y: "pd.Series[Any]", model: Model) -> float:
+def _knows_less(in_use: Tensor, others: Tensor, y: "pd.Series[Any]", model: Model) -> float:
     """By how much the others know outcomes better than the model in use."""
-    known = _known(own, y, model)
-    knowable = float(np.mean([_known(one, y, model) for one in others]))
-    return knowable - known
+    by_others = [_predicted(one, y, model) for one in others]
+    return float(np.mean(by_others)) - _predicted(in_use, y, model)
 
 
 def estimates(scores: Tensor) -> Tensor:
@@ -150,20 +145,18 @@ def estimates(scores: Tensor) -> Tensor:
 def cause_of(shift: float, knows_less: float, *, is_regression: bool) -> str:
     """What is likely to have made the model another one, and what to pass."""
     if knows_less > KNOWS_LESS:
-        what = "It does not know these outcomes as models trained on them do"
         return (
-            f"{what}: were X and y its training rows, in the same order, and nothing of y among "
-            "its columns?"
+            "It does not know these outcomes as models trained on them do: were X and y its "
+            "training rows, in the same order, and nothing of y among its columns?"
         )
     if not is_regression and shift > SHIFT:
-        what = (
-            "Its predictions are shifted as a whole, as by weights of rows or a balance of classes"
+        return (
+            "Its predictions are shifted as a whole, as by weights of rows or a balance of "
+            "classes: pass sample_weight= or fit_params= to Banks, as they were given to fit."
         )
-        return f"{what}: pass sample_weight= or fit_params= as they were given to fit."
-    what = "Other settings, steps or rows may be the reason"
     return (
-        f"{what}: pass recipe= or fit= to say how it was trained, and X and y that it was trained "
-        "on."
+        "Other settings, steps or rows may be the reason: pass recipe= or fit= to Banks to say how "
+        "it was trained, and X and y that it was trained on."
     )
 
 
@@ -171,15 +164,17 @@ def _rms(values: Tensor) -> float:
     return float(values.square().mean().sqrt())
 
 
-def _agreement(own: Tensor, retrained: Tensor, is_regression: bool) -> tuple[float, float, float]:
+def _agreement(
+    in_use: Tensor, retrained: Tensor, is_regression: bool
+) -> tuple[float, float, float]:
     """Agreement with the bank, agreement in the bank, and how many refused people the bank accepts
     as they are."""
     if is_regression:
         return float("nan"), float("nan"), float("nan")
-    predicted = own.argmax(-1)
+    predicted = in_use.argmax(-1)
     by_bank = retrained.argmax(-1)
     same = float((by_bank == predicted).double().mean())
-    votes = torch.nn.functional.one_hot(by_bank, own.shape[-1]).double().sum(0)  # (n, k)
+    votes = torch.nn.functional.one_hot(by_bank, in_use.shape[-1]).double().sum(0)  # (n, k)
     m = len(by_bank)
     pairs = float(((votes * (votes - 1)).sum(-1) / (m * (m - 1))).mean()) if m > 1 else 1.0
     changed = (by_bank != predicted).double().mean(0)
@@ -187,7 +182,7 @@ def _agreement(own: Tensor, retrained: Tensor, is_regression: bool) -> tuple[flo
     return same, pairs, float(changed[rare].mean()) if bool(rare.any()) else float("nan")
 
 
-def _known(estimate: Tensor, outcomes: "pd.Series[Any]", model: Model) -> float:
+def _predicted(estimate: Tensor, outcomes: "pd.Series[Any]", model: Model) -> float:
     """The share of outcomes that are predicted; of a regression, the share of their variance that
     is explained."""
     if model.is_regression:

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from sklearn.preprocessing import OneHotEncoder
 from torch import nn
 
 import holdfast as hf
+from holdfast.auditing.calibration import USUAL
 from holdfast.errors import FileError, HoldfastError, SchemaError, SettingError
-from holdfast.evaluation.calibration import USUAL
 from holdfast.retraining.split import BankSplit
 
 torch.set_num_threads(1)
@@ -39,12 +40,8 @@ SCORE = (
 Y = pd.Series(np.where(SCORE > 0.5, "approved", "denied"))
 WORTH = 100 * SCORE
 NUMBERS = X[["income", "years"]]
-FEW: dict[str, Any] = {
-    "family": "retrain",
-    "hold": 0.8,
-    "models": {"guide": 4, "calibration": 14, "audit": 16},  # 14 will do
-    "workers": 1,
-}
+SIZES = {"guide": 4, "calibration": 14, "audit": 16}  # 14 will do
+FEW: dict[str, Any] = {"hold": 0.8, "banks": hf.Banks(family="retrain", models=SIZES, workers=1)}
 
 
 def piped(estimator: object) -> Any:
@@ -124,7 +121,7 @@ def test_a_regression_model_and_a_range() -> None:
     assert plans.found.any()
     assert (recourse.model.predict(plans.to_frame()[plans.found]) >= 60).all()
     assert "at least 60" in plans.audit.asked
-    costs = recourse.frontier(poor, hf.Target.between(60, None), levels=(0.5, 0.9)).costs()
+    costs = recourse.frontier(poor, hf.Target.between(60, None), holds=(0.5, 0.9)).costs()
     assert costs.columns.tolist() == [0.5, 0.9]
     assert (costs[0.5] <= costs[0.9].fillna(np.inf)).all()
 
@@ -148,7 +145,7 @@ def test_outcomes_may_be_those_that_the_model_learnt() -> None:
     numbers = (Y == "approved").astype(int)
     fitted = LogisticRegression().fit(NUMBERS, numbers)
     banks = [
-        hf.Recourse(fitted, NUMBERS, y, classes=["denied", "approved"], **FEW).bank
+        hf.Recourse(fitted, NUMBERS, y, classes=["denied", "approved"], **FEW).train().bank
         for y in (numbers, Y)
     ]
     assert banks[0].audit.fingerprint() == banks[1].audit.fingerprint()
@@ -161,32 +158,36 @@ def test_outcomes_may_be_those_that_the_model_learnt() -> None:
 def network() -> hf.Recourse:
     """The quickest there is."""
     recipe = hf.Recipe(hidden=(), epochs=10, lr=0.1)
-    return hf.Recourse(recipe, NUMBERS, Y, classes=["denied", "approved"], **FEW)
+    return hf.Recourse(recipe, NUMBERS, Y, classes=["denied", "approved"], **FEW).train()
 
 
 def test_a_bank_that_is_there_is_split_or_taken_as_it_is(network: hf.Recourse) -> None:
     people = refused(network, NUMBERS)
-    given = {"X": NUMBERS, "hold": 0.8}
+    given: dict[str, Any] = {"X": NUMBERS, "hold": 0.8}
     first = network.plans(people, "approved")
-    again = hf.Recourse(network.model, bank=network.bank, **given).plans(people, "approved")
+    again = hf.Recourse(network.model, banks=hf.Banks(ready=network.bank), **given).plans(
+        people, "approved"
+    )
     assert again.likeness is not None
     assert again.likeness.alike
     assert not again.likeness.made_again
     assert again.table().equals(first.table())
     whole = network.bank.guide.join(network.bank.calibration, network.bank.audit)
-    parts = hf.Recourse(network.model, bank=whole, models=FEW["models"], **given).bank
+    banks = hf.Banks(ready=whole, models=SIZES)
+    parts = hf.Recourse(network.model, banks=banks, **given).train().bank
     assert isinstance(parts, BankSplit)
     assert [len(part) for part in parts] == [4, 14, 16]
     assert frozenset[str]().union(*(part.members() for part in parts)) == whole.members()
 
 
 def test_a_method_that_is_there_keeps_its_settings(network: hf.Recourse) -> None:
-    search = hf.SurvivalSearch(network.bank.guide, c=1.5)
-    plans = hf.Recourse(network.model, bank=network.bank, method=search).plans(
+    search = hf.SurvivalSearch(network.bank.guide, safety=1.5)
+    banks = hf.Banks(ready=network.bank)
+    plans = hf.Recourse(network.model, banks=banks, method=search).plans(
         refused(network, NUMBERS), "approved"
     )
-    assert "c=1.5" in plans.cfs.run.settings
-    other = hf.Recourse(network.model, bank=network.bank, method=hf.MinCost())
+    assert "safety=1.5" in plans.cfs.run.settings
+    other = hf.Recourse(network.model, banks=banks, method=hf.MinCost())
     assert other.plans(refused(network, NUMBERS), "approved").cfs.run.method == "MinCost"
     with pytest.raises(SettingError, match="a frontier needs a SurvivalSearch"):
         other.frontier(refused(network, NUMBERS), "approved")
@@ -194,7 +195,9 @@ def test_a_method_that_is_there_keeps_its_settings(network: hf.Recourse) -> None
 
 def test_a_time_column_makes_earlier_models_guide() -> None:
     rows = NUMBERS.assign(year=np.arange(N) // 30)
-    recourse = hf.Recourse(LogisticRegression().fit(NUMBERS, Y), rows, Y, time="year", **FEW)
+    clerk = LogisticRegression().fit(NUMBERS, Y)
+    by_year = {**FEW, "banks": replace(FEW["banks"], time="year")}
+    recourse = hf.Recourse(clerk, rows, Y, **by_year).train()
     assert recourse.schema.names == ["income", "years"]
     assert recourse.bank.guide.families == {"retrain": 2, "history": 2}
     assert recourse.bank.audit.families == {"retrain": 16}
@@ -203,38 +206,95 @@ def test_a_time_column_makes_earlier_models_guide() -> None:
     method = recourse.method
     assert isinstance(method, hf.SurvivalSearch)
     assert method.bank is recourse.bank.guide
-    assert min(method.levels) == USUAL
-    alone = hf.Recourse(LogisticRegression().fit(NUMBERS, Y), NUMBERS, Y, **FEW).method
+    assert min(method.margins) == USUAL
+    alone = hf.Recourse(clerk, NUMBERS, Y, **FEW).train().method
     assert isinstance(alone, hf.SurvivalSearch)
-    assert min(alone.levels) < USUAL
+    assert min(alone.margins) < USUAL
 
 
 def test_the_second_time_models_come_from_the_cache(tmp_path: Path) -> None:
     recipe = hf.Recipe(hidden=(), epochs=10, lr=0.1)
+    kept = replace(FEW["banks"], cache=tmp_path)
     made = [
-        hf.Recourse(recipe, NUMBERS, Y, classes=["denied", "approved"], cache=tmp_path, **FEW)
+        hf.Recourse(recipe, NUMBERS, Y, classes=["denied", "approved"], hold=0.8, banks=kept)
         for _ in range(2)
     ]
-    prints = [part.fingerprint() for part in made[0].bank]
+    prints = [part.fingerprint() for part in made[0].train().bank]
     files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
     assert files
-    assert [part.fingerprint() for part in made[1].bank] == prints
+    assert [part.fingerprint() for part in made[1].train().bank] == prints
     assert {
         path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()
     } == files
 
 
+# ---- what trains, and what does not
+
+
+def test_nothing_is_trained_before_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipeline of boosted trees: everything but `train` and what needs it looks on."""
+    codes = (Y == "approved").astype(int)
+    fitted = piped(xgboost.XGBClassifier(**TREES)).fit(X, codes)
+    made = list[int]()
+    fit = xgboost.XGBClassifier.fit
+
+    def counted(*given: Any, **more: Any) -> Any:
+        made.append(1)
+        return fit(*given, **more)
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("a model is retrained")
+
+    with monkeypatch.context() as looking:
+        looking.setattr(xgboost.XGBClassifier, "fit", counted)
+        looking.setattr(hf.ModelBank, "retrain", never)
+        recourse = hf.Recourse(fitted, X, codes, classes=["denied", "approved"], **FEW)
+        assert repr(recourse).startswith("Recourse(XGBClassifier in a Pipeline, hold=0.8")
+        assert recourse.describe().endswith("no model has been retrained yet")
+        assert (recourse.kind, recourse.spread, recourse.is_trained) == ("retrain", 1.0, False)
+        assert recourse.schema.names == ["income", "years", "home"]
+        for name in ("bank", "trained", "method"):
+            with pytest.raises(SettingError, match=r"call recourse\.train\(\)"):
+                getattr(recourse, name)
+        with pytest.raises(SettingError, match=r"call recourse\.train\(\)"):
+            recourse.save("nowhere")
+        with pytest.raises(HoldfastError, match="did you mean"):
+            recourse.plans(X.head(2), "aproved")
+        assert not made
+    assert recourse.train() is recourse
+    assert [len(part) for part in recourse.bank] == [4, 14, 16]
+    monkeypatch.setattr(hf.ModelBank, "retrain", never)
+    assert len(recourse.train().plans(X.head(2), "approved")) == 2
+
+
+def test_no_model_is_trained_to_tell_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as are asked for, and those made again on the same rows; with or without bars."""
+    made = list[int]()
+    retrain = hf.ModelBank.retrain
+
+    def counted(*given: Any, **more: Any) -> hf.ModelBank:
+        bank = retrain(*given, **more)
+        made.append(len(bank))
+        return bank
+
+    monkeypatch.setattr(hf.ModelBank, "retrain", counted)
+    clerk = LogisticRegression().fit(NUMBERS, Y)
+    for progress in (False, True):
+        hf.Recourse(clerk, NUMBERS, Y, progress=progress, **FEW).train()
+    assert made == [16, 34] * 2
+
+
 # ---- what it says
 
 
-def test_it_says_what_it_does_and_how_long_that_takes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_says_what_it_does_and_how_long_that_took(capsys: pytest.CaptureFixture[str]) -> None:
     recipe = hf.Recipe(hidden=(), epochs=3, lr=0.1)
     recourse = hf.Recourse(recipe, NUMBERS, Y, progress=True, classes=["denied", "approved"], **FEW)
     recourse.plans(refused(recourse, NUMBERS), "approved")
     said = capsys.readouterr()
     assert said.out == ""
     lines = said.err.splitlines()
-    assert lines[0] == "retraining 34 models (4 guide, 14 calibration, 16 audit), about a second"
+    assert lines[0] == "retraining 34 models (4 guide, 14 calibration, 16 audit)"
     assert lines[1].startswith("retrained 34 models in ")
     assert recourse.describe().splitlines()[1:3] == [
         "a plan holds for at least 80% of models retrained on rows drawn again from this table, "
@@ -246,8 +306,9 @@ def test_it_says_what_it_does_and_how_long_that_takes(capsys: pytest.CaptureFixt
 
 def test_a_network_that_does_not_say_how_it_was_trained_is_trained_as_usual() -> None:
     recourse = hf.Recourse(module(), NUMBERS, Y, classes=["denied", "approved"], **FEW)
-    assert len(recourse.bank.guide) == 4
-    assert "does not say how it was trained: taken to be 50 epochs" in recourse.notes[0]
+    assert len(recourse.train().bank.guide) == 4
+    told = "does not say how it was trained; it is assumed to be 50 epochs"
+    assert told in recourse.trained.notes[0]
 
 
 # ---- files
@@ -255,7 +316,10 @@ def test_a_network_that_does_not_say_how_it_was_trained_is_trained_as_usual() ->
 
 def saved_kinds() -> dict[str, hf.Recourse]:
     forest = RandomForestClassifier(3, max_depth=2, random_state=0).fit(NUMBERS, Y)
-    few = {**FEW, "models": {"guide": 3, "calibration": 14, "audit": 14}}
+    few = {
+        **FEW,
+        "banks": replace(FEW["banks"], models={"guide": 3, "calibration": 14, "audit": 14}),
+    }
     names = {"classes": ["denied", "approved"]}
     return {
         "network": hf.Recourse(hf.Recipe(hidden=(), epochs=10, lr=0.1), NUMBERS, Y, **names, **few),
@@ -348,17 +412,27 @@ def test_what_is_wrong_is_said(network: hf.Recourse) -> None:
         (
             SettingError,
             "needs X and y",
-            lambda: hf.Recourse(hf.Model.of(fitted, hf.Schema.infer(NUMBERS))).bank,
+            lambda: hf.Recourse(hf.Model.of(fitted, hf.Schema.infer(NUMBERS))).train(),
         ),
         (
             SettingError,
             "no part 'judges'",
-            lambda: hf.Recourse(fitted, NUMBERS, Y, models={"judges": 3}),
+            lambda: hf.Banks(models={"judges": 3}),
         ),
         (
             SettingError,
             r"need at least 59 that choose, and that audit; models={'audit': 20} are too few",
-            lambda: hf.Recourse(fitted, NUMBERS, Y, models={"audit": 20}),
+            lambda: hf.Recourse(fitted, NUMBERS, Y, banks=hf.Banks(models={"audit": 20})),
+        ),
+        (
+            SettingError,
+            r"pass banks=hf.Banks\(groups=...\)",
+            lambda: hf.Recourse(fitted, NUMBERS, Y, groups="person"),  # pyright: ignore
+        ),
+        (
+            SettingError,
+            r"takes no bank=.*banks=hf.Banks\(...\)",
+            lambda: hf.Recourse(fitted, NUMBERS, Y, bank=network.bank),  # pyright: ignore
         ),
         (
             SchemaError,
@@ -377,15 +451,15 @@ def test_what_is_wrong_is_said(network: hf.Recourse) -> None:
         ),
         (
             SettingError,
-            "levels must be shares",
-            lambda: network.frontier(NUMBERS.head(2), "approved", levels=(2.0,)),
+            "holds must be shares",
+            lambda: network.frontier(NUMBERS.head(2), "approved", holds=(2.0,)),
         ),
         (
             SettingError,
             "cannot make a function again",
-            lambda: (
-                hf.Recourse(lambda rows: rows["income"].to_numpy() > 50.0, NUMBERS, Y, **FEW).bank
-            ),
+            lambda: hf.Recourse(
+                lambda rows: rows["income"].to_numpy() > 50.0, NUMBERS, Y, **FEW
+            ).train(),
         ),
     ]
     for error, words, call in cases:

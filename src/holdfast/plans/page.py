@@ -5,22 +5,17 @@ that is certified; people without a plan that holds stay in, with the reason.
 """
 
 import io
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from holdfast._core.checks import optional
-from holdfast._core.types import Ints
-from holdfast.render import certificates
-from holdfast.render.charts.audit import survival_cost
+from holdfast.auditing import certificates
+from holdfast.plans.plan import Plan, plans_at
 from holdfast.render.charts.theme import MOST_BARS, MOST_DOTS, changed_features, to_svg
 from holdfast.render.html import (
     MOST_ROWS,
-    Cell,
-    Line,
     inline_svg,
     middle,
     provenance,
@@ -28,46 +23,21 @@ from holdfast.render.html import (
     several_each,
     shortened,
     some_names,
-    table_lines,
     write_page,
 )
-from holdfast.render.sentences import headings, moves, sentences
+from holdfast.render.sentences import headings, moves
 from holdfast.target import Status
 
 if TYPE_CHECKING:
     from holdfast.counterfactuals import Counterfactuals
-    from holdfast.plans import Plans
+    from holdfast.plans.plans import Plans
 
 UNLUCKY = (
     "The confidence is over training tables too: a table that is unlucky is unlucky for many "
     "plans at once.",
 )
-# None: too few models for any certificate
-CERTIFIED = {True: "certified", False: "not certified", None: ""}
 
-
-@dataclass(frozen=True)
-class PlanLine:
-    """One person."""
-
-    line: Line
-    cost: str
-    accepted: str  # '99 of 101', or nothing where there is no plan
-    bound: str  # 'at least 95.4%'
-    share: float
-    low: float  # the bound that a certificate rests on
-    certified: bool | None
-    sentence: str
-
-    @property
-    def verdict(self) -> str:
-        """Whether it is certified, in words."""
-        return CERTIFIED[self.certified] if self.accepted else ""
-
-    @property
-    def cells(self) -> list[Cell]:
-        """What changes, largest first."""
-        return list(self.line.cells.values())
+MARKS = {True: "yes", False: "no", None: "-"}
 
 
 def write_plans(plans: "Plans", path: Path) -> Path:
@@ -80,21 +50,18 @@ def write_plans(plans: "Plans", path: Path) -> Path:
     found = np.flatnonzero(cfs.found)
     fragile = np.flatnonzero(codes == Status.FRAGILE)
     open_ = np.flatnonzero(cfs.failed)
-    holding = plan_lines(plans, found[:MOST_ROWS])
-    shaky = plan_lines(plans, fragile[:MOST_ROWS])
-    without = plan_lines(plans, open_[:MOST_ROWS])
-    used = {cell.feature for person in holding for cell in person.cells}
+    holding = plans_at(plans, found[:MOST_ROWS])
+    shaky = plans_at(plans, fragile[:MOST_ROWS])
+    without = plans_at(plans, open_[:MOST_ROWS])
+    used = {change.label for plan in holding for change in plan.changes}
     answered = int(cfs.answered.sum())
-    dots = survival_cost(
-        plans.audit, at_least=plans.hold, confidence=plans.confidence, norm="weighted"
-    )
     return write_page(
         path,
         "plans.html",
         headline=headline(plans),
         figures=figures(plans),
         several=several_each(cfs),
-        scatter=inline_svg(to_svg(dots)) if answered else None,
+        scatter=inline_svg(to_svg(plans.plot())) if answered else None,
         answered=answered,
         dots=min(answered, MOST_DOTS),
         bars=inline_svg(to_svg(changed_features(cfs))) if len(found) else None,
@@ -117,8 +84,8 @@ def write_plans(plans: "Plans", path: Path) -> Path:
 
 def plans_table(plans: "Plans", most: int = 50) -> str:
     """The first plans as an HTML fragment, for notebooks."""
-    shown = plan_lines(plans, np.arange(min(len(plans), most)))
-    return render("plans-table.html", people=shown, words=plans.words(), total=len(plans))
+    shown = plans_at(plans, np.arange(min(len(plans), most)))
+    return render("plans-table.html", people=shown, summary=plans.summary(), total=len(plans))
 
 
 def plans_text(plans: "Plans", most: int, width: int) -> str:
@@ -134,22 +101,28 @@ def plans_text(plans: "Plans", most: int, width: int) -> str:
     table.add_column("cost", justify="right", no_wrap=True)
     table.add_column("holds on")
     table.add_column("certified")
-    marks = {True: "yes", False: "no", None: "-"}
-    for person in plan_lines(plans, np.arange(min(len(plans), most))):
-        line = person.line
-        changes = [f"{c.feature}: {c.before} → {c.after}{c.unit}" for c in person.cells]
-        status = f"{line.status}{': ' * bool(line.reason)}{line.reason}"
-        what = [*changes, *([status] if line.status != Status.FOUND.words else [])]
-        accepted = f"{person.accepted} ({person.bound})" if person.accepted else ""
-        mark = marks[person.certified] if person.accepted else ""
-        name = f"{line.name} ({line.answer})" if line.answer else line.name
-        # As Text: a level "[red]" is no markup.
-        table.add_row(*map(Text, (name, "\n".join(what) or "nothing", person.cost, accepted, mark)))
+    for plan in plans_at(plans, np.arange(min(len(plans), most))):
+        # As Text: a level "[red]" is not markup.
+        table.add_row(*map(Text, _cells(plan)))
     out = io.StringIO()
     Console(file=out, width=width, color_system=None, force_terminal=False).print(table)
     lines = [line.rstrip() for line in out.getvalue().rstrip().split("\n")]
     more = [f"The first {most} of {len(plans):,}."] if len(plans) > most else []
     return "\n".join([*lines, *more])
+
+
+def _cells(plan: Plan) -> tuple[str, ...]:
+    """One person in a table on a terminal."""
+    lines = [f"{change.label}: {change.was} → {change.becomes}" for change in plan.changes]
+    if plan.status != Status.FOUND.words:
+        lines.append(f"{plan.status}: {plan.reason}" if plan.reason else plan.status)
+    return (
+        f"{plan.name} ({plan.place})" if plan.place else plan.name,
+        "\n".join(lines) or "nothing",
+        f"{plan.cost:.2f}" if plan.holds_on else "",
+        f"{plan.holds_on} ({plan.bound_in_words})" if plan.holds_on else "",
+        MARKS[plan.certified] if plan.holds_on else "",
+    )
 
 
 # ---- what the pages say
@@ -168,7 +141,7 @@ def headline(plans: "Plans") -> str:
     if plans.refused:
         return f"No certificates: {plans.refused} {have} a plan ({wanted}){already}."
     text = f"{have} a plan that holds ({wanted}){already}"
-    if too_few(plans):
+    if plans.too_few():
         return f"{text}; there are too few retrained models for certificates."
     certified = int(plans.certified.to_numpy().sum())
     each = certificates.level(plans.hold, plans.confidence, plans.audit.families)
@@ -180,51 +153,50 @@ def headline(plans: "Plans") -> str:
 def figures(plans: "Plans") -> list[tuple[str, str, str]]:
     """(name, number, small print) at a glance."""
     n = len(plans)
-    codes = plans.cfs.status_codes
     cfs = plans.cfs
-    count = {s: int((codes == s).sum()) for s in Status}
-    share = {s: f"{count[s] / n:.0%}" if n else "" for s in Status}
-    proved = (
-        f"{count[Status.IMPOSSIBLE]:,} proved impossible"
-        if count[Status.IMPOSSIBLE]
-        else "nothing within reach"
-    )
+    found = int(cfs.found.sum())
+    count = {status: int((cfs.status_codes == status).sum()) for status in Status}
+    impossible = count[Status.IMPOSSIBLE]
     met = count[Status.ALREADY_MET]
-    needed = len(plans.audit.held)
-    certified = "n/a" if too_few(plans) else f"{int(plans.certified.sum()):,}"
+    # an empty table has neither shares nor means
+    people = (
+        "People",
+        f"{_people(cfs, np.ones(n, bool)):,}",
+        f"{met:,} have it already" if met else "asked about",
+    )
+    holding = (
+        "Plans that hold",
+        f"{found:,}",
+        f"{found / n:.0%} by the guiding models" if n else "",
+    )
+    without = (
+        "No plan",
+        f"{count[Status.NOT_FOUND] + impossible:,}",
+        f"{impossible:,} proved impossible" if impossible else "nothing within reach",
+    )
+    cost = middle(cfs.cost("weighted"), cfs.found, "median", ".2f")
+    survival = middle(plans.survival, cfs.found, "mean", ".1%")
+    return [
+        people,
+        holding,
+        certified_figure(plans),
+        ("Fragile", f"{count[Status.FRAGILE]:,}", "too few models accept"),
+        without,
+        ("Median cost", cost, "sum of weighted changes"),
+        ("Mean survival", survival, "share of models that accept"),
+        ("Judges", f"{len(plans.audit.held):,}", "models that had no part in the search"),
+    ]
+
+
+def certified_figure(plans: "Plans") -> tuple[str, str, str]:
+    """How many plans are certified, at which level, each and all at once."""
+    count = "n/a" if plans.too_few() else f"{int(plans.certified.sum()):,}"
     level = f"{100 * plans.hold:g}% of models, each {100 * plans.confidence:g}% sure"
     together = plans.together()
-    every = (
-        f"all at once at least {certificates.rounded_down(together)}"
-        if together == together
-        else ""
-    )
-    return [
-        (
-            "People",
-            f"{_people(cfs, np.ones(n, bool)):,}",
-            f"{met:,} have it already" if met else "asked about",
-        ),
-        (
-            "Plans that hold",
-            f"{count[Status.FOUND]:,}",
-            f"{share[Status.FOUND]} by the guiding models" if n else "",
-        ),
-        ("Certified", certified, f"{level}{'; ' * bool(every)}{every}"),
-        ("Fragile", f"{count[Status.FRAGILE]:,}", "too few models accept"),
-        ("No plan", f"{count[Status.NOT_FOUND] + count[Status.IMPOSSIBLE]:,}", proved),
-        (
-            "Median cost",
-            middle(cfs.cost("weighted"), cfs.found, "median", ".2f"),
-            "sum of weighted changes",
-        ),
-        (
-            "Mean survival",
-            middle(plans.survival, cfs.found, "mean", ".1%"),
-            "share of models that accept",
-        ),
-        ("Judges", f"{needed:,}", "models that had no part in the search"),
-    ]
+    if together != together:
+        return "Certified", count, level
+    at_once = f"all at once at least {certificates.rounded_down(together)}"
+    return "Certified", count, f"{level}; {at_once}"
 
 
 def checked(plans: "Plans") -> list[str]:
@@ -247,48 +219,13 @@ def checked(plans: "Plans") -> list[str]:
         )
         near = f"{middle} {like.distance:.2g} deviations of retraining away from it"
         out.append(f"The retrained models are made as the model in use was: {near}.")
-    return [*out, plans.words(), *UNLUCKY[: not too_few(plans) and bool(plans.certified.any())]]
-
-
-def too_few(plans: "Plans") -> bool:
-    """Are there too few models for any certificate?"""
-    return bool(plans.audit.too_few(at_least=plans.hold, confidence=plans.confidence))
+    return [*out, plans.summary(), *UNLUCKY[: not plans.too_few() and bool(plans.certified.any())]]
 
 
 def bar_start(plans: "Plans") -> float:
     """Where the bars of survival start: a round share below all bounds of plans that hold."""
     low = plans.bound.to_numpy()[plans.found]
     return float(np.floor(10 * min([plans.hold, *low.tolist()]) - 1e-9) / 10)
-
-
-def plan_lines(plans: "Plans", rows: Ints) -> list[PlanLine]:
-    """The people of these row numbers as strings."""
-    cfs = plans.cfs
-    audit = plans.audit
-    cost, held, models = cfs.cost("weighted").to_numpy(), audit.held.sum(0), len(audit.held)
-    bounds = plans.bound.tolist()
-    certified: Sequence[bool | None] = (
-        [None] * len(cfs) if too_few(plans) else plans.certified.tolist()
-    )
-    words: list[str] = sentences(cfs).tolist()
-    answered = cfs.answered.tolist()
-    out = list[PlanLine]()
-    numbers = cast(list[int], rows.tolist())
-    for i, line in zip(numbers, table_lines(cfs, rows), strict=True):
-        there = bool(answered[i])
-        out.append(
-            PlanLine(
-                line=line,
-                cost=f"{cost[i]:.2f}" if there else "",
-                accepted=certificates.holds_on(held[i], models) if there else "",
-                bound=f"at least {certificates.rounded_down(bounds[i])}" if there else "",
-                share=float(held[i]) / models,
-                low=bounds[i],
-                certified=certified[i],
-                sentence=words[i],
-            )
-        )
-    return out
 
 
 def _people(cfs: "Counterfactuals", chosen: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> int:

@@ -25,9 +25,10 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 import holdfast as hf
+from holdfast.auditing.audit import Rule
 from holdfast.errors import SettingError, TargetError
-from holdfast.evaluation.audit import Rule
-from holdfast.retraining.bank import ModelBank, ModelGroup
+from holdfast.retraining.bank import ModelBank
+from holdfast.retraining.model_group import ModelGroup
 from holdfast.retraining.recipe import Recipe
 from support.law_table import MODELS, OUTCOME, SCHEMA, TABLE, people
 
@@ -299,9 +300,7 @@ def test_ranges_are_counted_as_by_hand(kind: str) -> None:
     estimates = np.stack([m.wrapped.predict(cfs.after) for m in models])
     assert np.array_equal(found.held, (estimates >= low) & (estimates <= high))
     assert found.survival()[cfs.found].tolist() == found.held.mean(0)[cfs.found].tolist()
-    assert (
-        found.certified(at_least=0.5, confidence=0.9).tolist() == (found.held.sum(0) >= 7).tolist()
-    )
+    assert found.certified(hold=0.5, confidence=0.9).tolist() == (found.held.sum(0) >= 7).tolist()
     assert found.interval()["low"][cfs.found].notna().all()
     assert "between 10,000 and 150,000 (rule: target)" in repr(found)
     with pytest.raises(SettingError, match="a regression model has none; leave rule out"):

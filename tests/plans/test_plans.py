@@ -78,7 +78,7 @@ def test_where_nothing_can_be_certified_plans_stay_as_the_search_left_them(
     plans = six_plans(**unsure)
     assert plans.cfs.status_codes.tolist() == CODES
     assert plans.cfs.reasons == REASONS
-    assert "No certificates: " in plans.words()
+    assert "No certificates: " in plans.summary()
     assert plans.table()["certified"].tolist() == [None if "judges" in unsure else False] * 6
 
 
@@ -92,7 +92,7 @@ def test_plans_that_are_judged_again_say_what_the_last_judges_say() -> None:
 
 
 def test_the_words_count_people_and_certificates() -> None:
-    words = six_plans().words()
+    words = six_plans().summary()
     assert words.startswith(
         "6 people: 2 fragile, 1 found, 1 not found, 1 impossible, 1 already met. 1 of 3 plans"
     )
@@ -100,7 +100,7 @@ def test_the_words_count_people_and_certificates() -> None:
         "rows drawn again from this table: not training on new data, and not a changed world."
     )
     assert repr(six_plans()) == f"<Plans {words}>"
-    few = six_plans(judges=50).words()
+    few = six_plans(judges=50).summary()
     assert few.startswith(
         "6 people: 2 found, 1 fragile, 1 not found, 1 impossible, 1 already met. No certificates: "
     )
@@ -111,18 +111,18 @@ def test_the_words_count_people_and_certificates() -> None:
 def test_retrained_models_of_another_kind_certify_nothing_and_that_comes_first() -> None:
     plans = six_plans(likeness=UNLIKE)
     assert not plans.certified.any()
-    assert plans.words().startswith(
+    assert plans.summary().startswith(
         "No certificates: the retrained models are not made as the model in use was: "
     )
-    assert "Other settings may be the reason. 6 people: 2 found, 1 fragile" in plans.words()
+    assert "Other settings may be the reason. 6 people: 2 found, 1 fragile" in plans.summary()
     assert np.isnan(plans.together())
-    assert six_plans(likeness=ALIKE).words() == six_plans().words()
+    assert six_plans(likeness=ALIKE).summary() == six_plans().summary()
 
 
 def test_warnings_about_the_rows_are_said_last() -> None:
     assert (
-        six_plans(warnings=("Many rows are equal.",)).words()
-        == f"{six_plans().words()} Many rows are equal."
+        six_plans(warnings=("Many rows are equal.",)).summary()
+        == f"{six_plans().summary()} Many rows are equal."
     )
 
 
@@ -152,7 +152,7 @@ def test_json_has_everything_but_the_pictures(tmp_path: Path) -> None:
     assert told["likeness"] is None
     assert json.loads(six_plans(likeness=ALIKE).to_json())["likeness"] == ALIKE.to_dict()
     ben = told["people"][1]
-    assert ben["person"] == "Ben"
+    assert ben["subject"] == "Ben"
     assert ben["changes"] == [
         {"feature": "money", "before": 100.0, "after": 300.0},
         {"feature": "home", "before": "rent", "after": "own"},

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from holdfast._core.binomial import check_share, lower_bound
 from holdfast._core.checks import untyped
-from holdfast.evaluation.audit import Audit
+from holdfast.auditing.audit import Audit
 
 SURE = 0.9  # how likely the second jury certifies what is chosen
 

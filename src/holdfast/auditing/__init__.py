@@ -1,0 +1,1 @@
+"""Whether answers hold: audits against retrained models, certificates, and what makes them fair."""

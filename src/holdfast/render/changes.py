@@ -1,0 +1,64 @@
+"""What changes, one record a change: its values as in the table, and as people read them."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from holdfast._core.types import Ints
+from holdfast.render.sentences import headings, moves
+
+if TYPE_CHECKING:
+    from holdfast.counterfactuals import Counterfactuals
+
+WAYS = {1: "raised", -1: "lowered", 0: "switched"}
+
+
+@dataclass(frozen=True)
+class Change:
+    """One feature that changes.
+
+    Args:
+        feature: its name in the table.
+        before, after: its values in the table.
+        label: the feature as people read it.
+        was, becomes: the values as people read them, the latter with its unit.
+        way: raised, lowered, switched.
+    """
+
+    feature: str
+    before: Any
+    after: Any
+    label: str
+    was: str
+    becomes: str
+    way: str
+
+
+def changes_of(cfs: "Counterfactuals", rows: Ints) -> dict[int, list[Change]]:
+    """Row number -> its changes, largest first; of these rows, where they have an answer."""
+    wanted = np.zeros(len(cfs), dtype=np.bool_)
+    wanted[rows] = True
+    labels = dict(zip(cfs.schema.names, headings(cfs.schema.features), strict=True))
+    sized = list[tuple[int, float, Change]]()
+    for move in moves(cfs, wanted & cfs.answered):
+        name = move.feature.name
+        values = zip(
+            move.rows.tolist(),
+            move.size.tolist(),
+            cfs.before[name].iloc[move.rows].tolist(),
+            cfs.after[name].iloc[move.rows].tolist(),
+            move.before,
+            move.after,
+            move.way.tolist(),
+            strict=True,
+        )
+        for i, size, before, after, was, becomes, way in values:
+            change = Change(
+                name, before, after, labels[name], was, f"{becomes}{move.unit}", WAYS[way]
+            )
+            sized.append((i, -size, change))
+    out = dict[int, list[Change]]()
+    for i, _, change in sorted(sized, key=lambda one: one[:2]):
+        out.setdefault(i, []).append(change)
+    return out
