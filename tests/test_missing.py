@@ -380,7 +380,10 @@ def test_models_that_take_no_missing_numbers_say_so_with_column_and_count() -> N
     assert set(model.rejects_missing) == set(GAPS)
     assert model.schema == schema
     count = int(X["income"].isna().sum())
-    message = rf"column 'income' has {count} missing numbers \(first at row \d+\), and the model takes none there"
+    message = (
+        rf"column 'income' has {count} missing numbers \(first at row \d+\), "
+        "and the model takes none there"
+    )
     with pytest.raises(
         SchemaError,
         match=message + r".*LogisticRegression.*fill them in, drop those rows, or put an imp",

@@ -393,8 +393,8 @@ def _check_names(settings: InferSettings) -> None:
         if name not in InferSettings.__annotations__:
             raise SettingError(
                 f"Recourse takes no {name}=; it takes its own arguments and "
-                f"{', '.join(InferSettings.__annotations__)}, and how models are retrained is said by "
-                "banks=hf.Banks(...)"
+                f"{', '.join(InferSettings.__annotations__)}, and how models are retrained is "
+                "said by banks=hf.Banks(...)"
             )
 
 
