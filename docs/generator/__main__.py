@@ -21,11 +21,11 @@ ROOT = Path(__file__).parents[2]
 PAPERS = ("black2022", "guo2023", "krishna2024", "altmeyer2025", "hoeltgen2021")
 SPEED = ("engine", "retraining", "shift", "hardening", "teaching", "images")
 BLOCK = re.compile(  # between comments, of Markdown or of YAML
-    r"(?P<start>^ *(?:<!--|#) generated: (?P<name>[^\n]*?)(?: -->)?\n)(?P<text>.*?)(?P<end>^ *(?:<!--|#) end)",
+    r"(?P<start>^ *(?:<!--|#) generated: (?P<name>[^\n]*?)(?: -->)?\n)"
+    r"(?P<text>.*?)(?P<end>^ *(?:<!--|#) end)",
     re.MULTILINE | re.DOTALL,
 )
 PARTS: dict[str, Callable[[], str]] = {
-    "all methods": methods.table_of_readme,
     "methods": partial(methods.table, images=False),
     "methods for images": partial(methods.table, images=True),
     "what methods need": methods.needs_table,

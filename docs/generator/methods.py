@@ -54,11 +54,6 @@ def table(*, images: bool) -> str:
     return "\n".join([TABLE_HEAD, *(row(m, "../") for m in methods() if m.images == images)])
 
 
-def table_of_readme() -> str:
-    """All methods in one table."""
-    return "\n".join([TABLE_HEAD, *(row(m, "docs/") for m in methods())])
-
-
 def needs_table() -> str:
     """What each method for tables needs of a model and of data."""
     out = [

@@ -85,7 +85,10 @@ def picture() -> str:
                 f'<text x="{x + 165:g}" y="{y + 24}" class="what">{escape(short)}</text>',
             ]
         y += ROW
-    style = "text{font-family:system-ui,sans-serif;fill:#263238}.room{font-weight:600;font-size:15px}.what{font-size:13px}"
+    style = (
+        "text{font-family:system-ui,sans-serif;fill:#263238}"
+        ".room{font-weight:600;font-size:15px}.what{font-size:13px}"
+    )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y + 12}" role="img">'
         "<title>The rooms of holdfast: each imports only from those below "

@@ -1,4 +1,15 @@
-"""The public names, in the order in which data meets them."""
+"""The public names: the one call that does everything, then the rest in the order in which data
+meets them."""
+
+# Plans that hold, in one call
+from holdfast.recourse import Recourse as Recourse
+
+# isort: split
+
+from holdfast.frontier import Frontier as Frontier
+from holdfast.plans import Plans as Plans
+
+# isort: split
 
 # Data, and what may change in it
 from holdfast import datasets as datasets
@@ -104,10 +115,3 @@ from holdfast.evaluation.tradeoff import Tradeoff as Tradeoff
 from holdfast.evaluation.tradeoff import tradeoff as tradeoff
 
 __version__: str
-
-# isort: split
-
-# Plans that hold, in one call
-from holdfast.frontier import Frontier as Frontier
-from holdfast.plans import Plans as Plans
-from holdfast.recourse import Recourse as Recourse

@@ -139,7 +139,7 @@ def plans_text(plans: "Plans", most: int, width: int) -> str:
         changes = [f"{c.feature}: {c.before} → {c.after}{c.unit}" for c in person.cells]
         status = f"{line.status}{': ' * bool(line.reason)}{line.reason}"
         what = [*changes, *([status] if line.status != Status.FOUND.words else [])]
-        accepted = f"{person.accepted} ({person.bound})" if person.accepted else ""
+        accepted = f"{person.accepted}\n{person.bound}" if person.accepted else ""
         mark = marks[person.certified] if person.accepted else ""
         name = f"{line.name} ({line.answer})" if line.answer else line.name
         # As Text: a level "[red]" is no markup.
@@ -191,7 +191,7 @@ def figures(plans: "Plans") -> list[tuple[str, str, str]]:
     met = count[Status.ALREADY_MET]
     needed = len(plans.audit.held)
     certified = "n/a" if too_few(plans) else f"{int(plans.certified.sum()):,}"
-    level = f"{100 * plans.hold:g}% of models, each {100 * plans.confidence:g}% sure"
+    level = f"each for {100 * plans.hold:g}% of models, {100 * plans.confidence:g}% sure"
     together = plans.together()
     every = (
         f"all at once at least {certificates.rounded_down(together)}"
@@ -207,7 +207,7 @@ def figures(plans: "Plans") -> list[tuple[str, str, str]]:
         (
             "Plans that hold",
             f"{count[Status.FOUND]:,}",
-            f"{share[Status.FOUND]} by the guiding models" if n else "",
+            f"{share[Status.FOUND]} of people" if n else "",
         ),
         ("Certified", certified, f"{level}{'; ' * bool(every)}{every}"),
         ("Fragile", f"{count[Status.FRAGILE]:,}", "too few models accept"),
@@ -215,12 +215,12 @@ def figures(plans: "Plans") -> list[tuple[str, str, str]]:
         (
             "Median cost",
             middle(cfs.cost("weighted"), cfs.found, "median", ".2f"),
-            "sum of weighted changes",
+            "of plans that hold, see below",
         ),
         (
             "Mean survival",
             middle(plans.survival, cfs.found, "mean", ".1%"),
-            "share of models that accept",
+            "of plans that hold",
         ),
         ("Judges", f"{needed:,}", "models that had no part in the search"),
     ]
