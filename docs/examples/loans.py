@@ -11,10 +11,9 @@ import holdfast as hf
 
 train, test = hf.datasets.german_credit().split()
 fixed = ["checking_status", "credit_history", "purpose", "age"]
-levels = {
-    "savings_status": "no known savings,<100,100<=X<500,500<=X<1000,>=1000".split(","),
-    "employment": "unemployed,<1,1<=X<4,4<=X<7,>=7".split(","),
-}
+savings = ["no known savings", "<100", "100<=X<500", "500<=X<1000", ">=1000"]
+employment = ["unemployed", "<1", "1<=X<4", "4<=X<7", ">=7"]
+levels = {"savings_status": savings, "employment": employment}
 down = ["credit_amount", "duration", "installment_commitment"]
 columns = [*fixed, *levels, *down, "other_parties", "other_payment_plans"]
 strings = {

@@ -32,7 +32,9 @@ def cells(text: str) -> Iterator[tuple[str, str]]:
         if mark is None:
             yield "code", body.strip("\n")
         else:
-            lines = [line.removeprefix("#").removeprefix(" ") for line in body.splitlines()]
+            lines = [
+                line.removeprefix("#").removeprefix(" ") for line in body.splitlines()
+            ]
             yield "prose", "\n".join(lines).strip("\n")
 
 
@@ -71,7 +73,14 @@ def main() -> None:
         script.with_suffix(".md").write_text(page(text, run(text)), encoding="utf-8")
         picture = script.with_suffix(".png")
         if picture.exists() and shutil.which("pngquant"):
-            program = ["pngquant", "--force", "--strip", "--output", str(picture), COLOURS]
+            program = [
+                "pngquant",
+                "--force",
+                "--strip",
+                "--output",
+                str(picture),
+                COLOURS,
+            ]
             subprocess.run([*program, str(picture)], check=True)
         print(f"{script.stem}: written")
 

@@ -29,7 +29,11 @@ CHROMIUM = (
 def screenshot(page: Path, picture: Path, size: str = SIZE) -> None:
     """A page as Chromium shows it, in few colours."""
     with tempfile.TemporaryDirectory() as profile:
-        program = [*CHROMIUM.split(), f"--user-data-dir={profile}", f"--window-size={size}"]
+        program = [
+            *CHROMIUM.split(),
+            f"--user-data-dir={profile}",
+            f"--window-size={size}",
+        ]
         program += [f"--screenshot={picture}", page.resolve().as_uri()]
         subprocess.run(program, check=True, capture_output=True)
     shrink(picture)
@@ -37,23 +41,37 @@ def screenshot(page: Path, picture: Path, size: str = SIZE) -> None:
 
 def shrink(picture: Path) -> None:
     """The same picture in 64 colours, which a page of text and charts does not miss."""
-    program = ["pngquant", "--force", "--strip", "--output", str(picture), "64", str(picture)]
+    program = [
+        "pngquant",
+        "--force",
+        "--strip",
+        "--output",
+        str(picture),
+        "64",
+        str(picture),
+    ]
     subprocess.run(program, check=True)
 
 
 def demo(out: Path) -> None:
     """The page of the demo, and its figures."""
     program = [sys.executable, "-m", "holdfast", "demo", "--out", str(out)]
-    told = subprocess.run(program, check=True, capture_output=True, text=True, cwd=out.parent)
+    told = subprocess.run(
+        program, check=True, capture_output=True, text=True, cwd=out.parent
+    )
     plans = hf.Plans.load(out / "plans.parquet")
     figures = {
         "people": len(plans),
         "certified plans": int(plans.certified.sum()),
         "smallest changes": next(
-            line for line in told.stdout.splitlines() if line.startswith("Smallest changes")
+            line
+            for line in told.stdout.splitlines()
+            if line.startswith("Smallest changes")
         ),
     }
-    (PICTURES / "demo.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    (PICTURES / "demo.json").write_text(
+        json.dumps(figures, indent=1) + "\n", encoding="utf-8"
+    )
     screenshot(out / "report.html", PICTURES / "plans.png")
 
 
@@ -61,7 +79,9 @@ def frontier() -> None:
     """What certainty costs the first people whom the demo's pipeline refuses."""
     train, test = applicants()
     fitted = pipeline().fit(train.X, train.y)
-    recourse = hf.Recourse(fitted, train.X, train.y, schema=train.schema, hold=HOLD, models=MODELS)
+    recourse = hf.Recourse(
+        fitted, train.X, train.y, schema=train.schema, hold=HOLD, models=MODELS
+    )
     denied = test.X[fitted.predict(test.X) == "denied"].head(PEOPLE)
     chart = recourse.frontier(denied, "approved").plot()
     (PICTURES / "frontier.svg").write_text(to_svg(chart), encoding="utf-8")
