@@ -6,7 +6,8 @@ PIP    := $(BIN)/pip --disable-pip-version-check
 
 PAPERS := $(patsubst experiments/%/notes.md,%,$(wildcard experiments/*/notes.md))
 
-.PHONY: demo test lint types layers docs serve-docs tests format bench reproduce $(PAPERS:%=reproduce-%) clean
+.PHONY: demo test lint types layers docs serve-docs examples tests lowest wheel format bench reproduce
+.PHONY: $(PAPERS:%=reproduce-%) clean
 
 demo: $(VENV)/.run
 	$(BIN)/holdfast demo
@@ -32,8 +33,35 @@ serve-docs: $(VENV)/.dev
 	$(BIN)/python -m docs.generator
 	$(BIN)/zensical serve
 
+# The scripts of docs/examples anew, with their pages and pictures.
+examples: $(VENV)/.dev
+	$(BIN)/python -m docs.generator.examples
+
 tests: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2
+
+# The core of the tests with the lowest versions that pyproject.toml allows, in an environment of its own. Warnings
+# are not errors there: old versions warn about one another.
+LOWEST ?= .venv-lowest
+CORE   := tests/test_laws.py tests/schema tests/retraining tests/test_recourse.py tests/models
+lowest:
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/pip install -q --upgrade 'pip>=25.1'
+	$(PYTHON) .ci/lowest.py > $(LOWEST)/requirements.txt
+	$(LOWEST)/bin/pip install -q -r $(LOWEST)/requirements.txt
+	$(LOWEST)/bin/pip install -q --no-deps -e .
+	$(LOWEST)/bin/python -m pytest -p no:cacheprovider -W default $(CORE)
+
+# The wheel into dist/, built twice: the bytes must be the same.
+wheel: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 1735689600)
+wheel:
+	rm -rf build/twice dist
+	$(PYTHON) -m venv build/venv
+	build/venv/bin/pip install -q --upgrade 'pip>=25.1'
+	build/venv/bin/pip wheel -q --no-deps -w dist .
+	build/venv/bin/pip wheel -q --no-deps -w build/twice .
+	cmp dist/*.whl build/twice/*.whl
+	sha256sum dist/*.whl
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix-only .
@@ -63,4 +91,4 @@ $(VENV)/.dev: $(VENV)/.run
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist site .cache docs/api docs/reproductions/*/ holdfast-demo .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) build dist site .cache docs/api docs/reproductions/*/ holdfast-demo .pytest_cache .ruff_cache .hypothesis

@@ -26,7 +26,6 @@ BLOCK = re.compile(  # between comments, of Markdown or of YAML
     re.MULTILINE | re.DOTALL,
 )
 PARTS: dict[str, Callable[[], str]] = {
-    "all methods": methods.table_of_readme,
     "methods": partial(methods.table, images=False),
     "methods for images": partial(methods.table, images=True),
     "what methods need": methods.needs_table,
@@ -86,7 +85,9 @@ def _is_made(page: Path) -> bool:
 
 def _is_stray(path: Path) -> bool:
     """Is it the page of a method that is no longer there?"""
-    known = {ROOT / "docs" / m.page for m in methods.methods()} | {ROOT / "docs/methods/index.md"}
+    known = {ROOT / "docs" / m.page for m in methods.methods()} | {
+        ROOT / "docs/methods/index.md"
+    }
     return ROOT / "docs/methods" in path.parents and path not in known
 
 
@@ -95,7 +96,9 @@ def out_of_date() -> list[str]:
     wanted = kept()
     stray = [path for path in (ROOT / "docs/methods").rglob("*.md") if _is_stray(path)]
     changed = [
-        p for p, text in wanted.items() if not p.exists() or p.read_text(encoding="utf-8") != text
+        p
+        for p, text in wanted.items()
+        if not p.exists() or p.read_text(encoding="utf-8") != text
     ]
     return sorted(str(path.relative_to(ROOT)) for path in [*changed, *stray])
 
@@ -122,7 +125,9 @@ def _write(path: Path, text: str) -> None:
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument(
-        "--check", action="store_true", help="change nothing; fail if something is out of date"
+        "--check",
+        action="store_true",
+        help="change nothing; fail if something is out of date",
     )
     if options.parse_args().check:
         for name in (late := out_of_date()):

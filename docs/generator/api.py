@@ -39,13 +39,22 @@ def rooms() -> dict[str, dict[str, Any]]:
         for name in hf.__all__
         if name not in ("__version__", "images")
     }
-    named |= {f"hf.images.{name}": getattr(hf.images, name) for name in hf.images.__all__}
+    named |= {
+        f"hf.images.{name}": getattr(hf.images, name) for name in hf.images.__all__
+    }
     for name, obj in named.items():
         room = (obj.__name__ if inspect.ismodule(obj) else obj.__module__).split(".")[1]
-        if name.startswith("hf.images.") and getattr(hf, name.rpartition(".")[2], None) is obj:
+        if (
+            name.startswith("hf.images.")
+            and getattr(hf, name.rpartition(".")[2], None) is obj
+        ):
             continue  # it is on the page already, by its short name
         out.setdefault(TOGETHER.get(room, room), {})[name] = obj
-    return {room: dict(sorted(names.items(), key=_order)) for room, names in out.items() if names}
+    return {
+        room: dict(sorted(names.items(), key=_order))
+        for room, names in out.items()
+        if names
+    }
 
 
 def _order(item: tuple[str, Any]) -> tuple[int, str]:
@@ -73,7 +82,10 @@ def pages() -> dict[str, str]:
             f"| [`{name}`]({room}.md#{_anchor(name)}) | {_summary(obj)} |"
             for name, obj in names.items()
         ]
-        index += [f"## {_title(room)}", "\n".join(["| name | what it is |", "|---|---|", *rows])]
+        index += [
+            f"## {_title(room)}",
+            "\n".join(["| name | what it is |", "|---|---|", *rows]),
+        ]
         text = [
             f"# {_title(room)}",
             parse(importlib.import_module(f"holdfast.{room}").__doc__).summary,
@@ -99,7 +111,9 @@ def _summary(obj: Any) -> str:
 
 def _entry(name: str, obj: Any, level: int) -> list[str]:
     """Heading, signature, docstring and members of a public name."""
-    out = [f"{'#' * level} {name.rpartition('.')[2] if level > 2 else name} {{#{_anchor(name)}}}"]
+    out = [
+        f"{'#' * level} {name.rpartition('.')[2] if level > 2 else name} {{#{_anchor(name)}}}"
+    ]
     doc = parse(obj.__doc__)
     if inspect.ismodule(obj):
         out += [doc.summary, doc.body]
@@ -116,7 +130,11 @@ def _entry(name: str, obj: Any, level: int) -> list[str]:
 def _functions(module: Any) -> list[Any]:
     """The public functions and classes that a module offers as its own."""
     listed = getattr(module, "__all__", None)
-    room = module.__name__ if hasattr(module, "__path__") else module.__name__.rpartition(".")[0]
+    room = (
+        module.__name__
+        if hasattr(module, "__path__")
+        else module.__name__.rpartition(".")[0]
+    )
     found = [
         value
         for name, value in vars(module).items()
@@ -131,7 +149,8 @@ def _functions(module: Any) -> list[Any]:
         else [v for v in found if v.__module__ == module.__name__]
     )
     return sorted(
-        {v.__name__: v for v in own}.values(), key=lambda v: (not inspect.isclass(v), v.__name__)
+        {v.__name__: v for v in own}.values(),
+        key=lambda v: (not inspect.isclass(v), v.__name__),
     )
 
 
@@ -143,18 +162,28 @@ def _member(owner: str, name: str, value: Any, level: int) -> list[str]:
     heading = f"{'#' * level} {owner.rpartition('.')[2]}.{name} {{#{_anchor(whole)}}}"
     if isinstance(value, property | cached_property):
         target = value.fget if isinstance(value, property) else value.func
-        return [heading, "*property*", *_text(parse(target.__doc__))] if target.__doc__ else []
+        return (
+            [heading, "*property*", *_text(parse(target.__doc__))]
+            if target.__doc__
+            else []
+        )
     inner = value.__func__ if isinstance(value, classmethod | staticmethod) else value
     if not inspect.isfunction(inner) or not inner.__doc__:
         return []
-    return [heading, f"```python\n{signature(inner, whole)}\n```", *_text(parse(inner.__doc__))]
+    return [
+        heading,
+        f"```python\n{signature(inner, whole)}\n```",
+        *_text(parse(inner.__doc__)),
+    ]
 
 
 def _text(doc: Doc) -> list[str]:
     """A docstring as Markdown."""
     out = [doc.summary, doc.body]
     if doc.args:
-        out.append("\n".join(f"- {_names(names)}: {text}" for names, text in doc.args.items()))
+        out.append(
+            "\n".join(f"- {_names(names)}: {text}" for names, text in doc.args.items())
+        )
     for name, text in doc.sections.items():
         out.append(f"**{name}.** {text}")
     return [*out, *(f"```pycon\n{example}\n```" for example in doc.examples)]

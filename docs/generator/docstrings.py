@@ -6,7 +6,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-SECTION = re.compile(r"(Args|Attributes|Returns|Yields|Raises|Examples?|References?|Notes?):\s*$")
+SECTION = re.compile(
+    r"(Args|Attributes|Returns|Yields|Raises|Examples?|References?|Notes?):\s*$"
+)
 NAMES = re.compile(r"((?:\*{0,2}\w+)(?:, \*{0,2}\w+)*): (.*)")
 
 
@@ -16,13 +18,17 @@ class Doc:
 
     summary: str = ""
     body: str = ""
-    args: dict[str, str] = field(default_factory=dict[str, str])  # 'steps, lr' -> what they are
+    args: dict[str, str] = field(
+        default_factory=dict[str, str]
+    )  # 'steps, lr' -> what they are
     sections: dict[str, str] = field(default_factory=dict[str, str])
     examples: list[str] = field(default_factory=list[str])
 
     def meaning(self, name: str) -> str:
         """What an argument is; several may share a line."""
-        return next((text for names, text in self.args.items() if name in names.split(", ")), "")
+        return next(
+            (text for names, text in self.args.items() if name in names.split(", ")), ""
+        )
 
 
 def parse(text: str | None) -> Doc:
@@ -36,7 +42,9 @@ def parse(text: str | None) -> Doc:
             title = found[1]
             lines.setdefault(title, [])
         else:
-            if title and line and not line.startswith(" "):  # a paragraph after a section
+            if (
+                title and line and not line.startswith(" ")
+            ):  # a paragraph after a section
                 title = ""
             lines[title].append(line)
     summary, _, body = "\n".join(lines.pop("")).strip().partition("\n\n")
@@ -102,7 +110,9 @@ def signature(obj: Any, name: str) -> str:
             text += f": {type_name(p.annotation)}"
         if p.default is not p.empty:
             text += (
-                f" = {value(p.default)}" if p.annotation is not p.empty else f"={value(p.default)}"
+                f" = {value(p.default)}"
+                if p.annotation is not p.empty
+                else f"={value(p.default)}"
             )
         arguments.append(text)
     back = (
@@ -120,10 +130,16 @@ def signature(obj: Any, name: str) -> str:
 
 def type_name(annotation: Any) -> str:
     """`pandas.core.frame.DataFrame | None` -> `DataFrame | None`."""
-    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    text = (
+        annotation
+        if isinstance(annotation, str)
+        else inspect.formatannotation(annotation)
+    )
     text = re.sub(r"ForwardRef\('([^']*)'[^)]*\)", r"\1", text)
     text = re.sub(r"\b(?:[A-Za-z_]\w*\.)+([A-Za-z_]\w*)", r"\1", text)
-    return re.sub(r"ndarray\[tuple\[Any, \.\.\.\], dtype\[(\w+)\]\]", r"NDArray[\1]", text)
+    return re.sub(
+        r"ndarray\[tuple\[Any, \.\.\.\], dtype\[(\w+)\]\]", r"NDArray[\1]", text
+    )
 
 
 def value(default: Any) -> str:

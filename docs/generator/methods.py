@@ -41,7 +41,9 @@ class Method:
 def methods() -> list[Method]:
     """All of them, those for images last."""
     tables = [Method(name, cls, False) for name, cls in list_methods().items()]
-    return tables + [Method(name, cls, True) for name, cls in list_image_methods().items()]
+    return tables + [
+        Method(name, cls, True) for name, cls in list_image_methods().items()
+    ]
 
 
 def row(m: Method, folder: str) -> str:
@@ -51,12 +53,9 @@ def row(m: Method, folder: str) -> str:
 
 def table(*, images: bool) -> str:
     """The tables on the page of all methods."""
-    return "\n".join([TABLE_HEAD, *(row(m, "../") for m in methods() if m.images == images)])
-
-
-def table_of_readme() -> str:
-    """All methods in one table."""
-    return "\n".join([TABLE_HEAD, *(row(m, "docs/") for m in methods())])
+    return "\n".join(
+        [TABLE_HEAD, *(row(m, "../") for m in methods() if m.images == images)]
+    )
 
 
 def needs_table() -> str:
@@ -68,7 +67,12 @@ def needs_table() -> str:
     for m in methods():
         if not m.images:
             several = "n_counterfactuals" in {f.name for f in dataclasses.fields(m.cls)}
-            cells = [_word(m.cls.needs_grad), _data(m.cls), _word(m.cls.regression), _word(several)]
+            cells = [
+                _word(m.cls.needs_grad),
+                _data(m.cls),
+                _word(m.cls.regression),
+                _word(several),
+            ]
             out.append(f"| [`{m.cls.__name__}`]({m.name}.md) | {' | '.join(cells)} |")
     return "\n".join(out)
 
@@ -95,11 +99,21 @@ def page(m: Method) -> str:
     parts += [f"**{name}.** {text}" for name, text in head.sections.items()]
     parts += ["## Settings", _settings(m.cls)]
     if variants := list(_variants(m.cls)):
-        parts += ["The settings under which the literature knows it:", "\n".join(variants)]
+        parts += [
+            "The settings under which the literature knows it:",
+            "\n".join(variants),
+        ]
     if cost := getattr(m.cls, "cost", ""):
         parts += ["## Cost", _sentence(cost)]
-    parts += ["## Example", *(_fenced(example) for example in doc.examples)] if doc.examples else []
-    parts += ["## Where a row gets no answer", f"Its reason ends in this advice: {m.cls.advice}."]
+    parts += (
+        ["## Example", *(_fenced(example) for example in doc.examples)]
+        if doc.examples
+        else []
+    )
+    parts += [
+        "## Where a row gets no answer",
+        f"Its reason ends in this advice: {m.cls.advice}.",
+    ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -125,7 +139,11 @@ def _facts(m: Method) -> str:
 def _data(cls: Any) -> str:
     if cls.needs_data is True:
         return "needs some: `fit(model, X)`"
-    return "can use some: `fit(model, X)`" if getattr(cls, "uses_data", False) is True else "none"
+    return (
+        "can use some: `fit(model, X)`"
+        if getattr(cls, "uses_data", False) is True
+        else "none"
+    )
 
 
 def _word(flag: Any) -> str:
@@ -154,7 +172,11 @@ def _settings(cls: Any) -> str:
 
 
 def _default(f: "dataclasses.Field[Any]") -> Any:
-    return f.default_factory() if f.default_factory is not dataclasses.MISSING else f.default
+    return (
+        f.default_factory()
+        if f.default_factory is not dataclasses.MISSING
+        else f.default
+    )
 
 
 def _annotation(cls: Any, name: str) -> Any:
@@ -163,7 +185,9 @@ def _annotation(cls: Any, name: str) -> Any:
 
 def _owner(cls: Any, name: str) -> Any:
     """The class whose body declares a field."""
-    return next(base for base in cls.__mro__ if name in vars(base).get("__annotations__", {}))
+    return next(
+        base for base in cls.__mro__ if name in vars(base).get("__annotations__", {})
+    )
 
 
 def _meaning(cls: Any, name: str) -> str:
@@ -196,9 +220,9 @@ def _variants(cls: Any) -> Iterator[str]:
 
 def _is_preset(function: Any) -> bool:
     """Does it make the method with nothing but settings?"""
-    return [p.kind.name for p in inspect.signature(function).parameters.values()][1:] == [
-        "VAR_KEYWORD"
-    ]
+    return [p.kind.name for p in inspect.signature(function).parameters.values()][
+        1:
+    ] == ["VAR_KEYWORD"]
 
 
 def _cell(text: str) -> str:

@@ -33,9 +33,9 @@ def _all(paper: str) -> list[Any]:
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(map(str, cells)) + " |" for cells in lines).replace(
-        "| --- |", "|---|", 1
-    )
+    return "\n".join(
+        "| " + " | ".join(map(str, cells)) + " |" for cells in lines
+    ).replace("| --- |", "|---|", 1)
 
 
 def black2022() -> str:
@@ -50,7 +50,13 @@ def black2022() -> str:
         "times the start's cost",
     ]
     rows = [
-        [name, f"{r['LOO']:.4f}", f"{r['RS']:.4f}", f"{r['rise']:.3f}", f"{r['times']:.2f}"]
+        [
+            name,
+            f"{r['LOO']:.4f}",
+            f"{r['RS']:.4f}",
+            f"{r['rise']:.3f}",
+            f"{r['times']:.2f}",
+        ]
         for name, r in means(_all("black2022")).items()
     ]
     return _table(head, rows)
@@ -102,7 +108,10 @@ def altmeyer2025() -> str:
         "taiwan_credit",
     ]
     order += ["give_me_some_credit", "mnist"]
-    return _table(head, (brief(_json(EXPERIMENTS / f"altmeyer2025/{name}.json")) for name in order))
+    return _table(
+        head,
+        (brief(_json(EXPERIMENTS / f"altmeyer2025/{name}.json")) for name in order),
+    )
 
 
 def hoeltgen2021() -> str:
@@ -130,7 +139,11 @@ def next_training() -> str:
     for told, lines in _populations():
         if "stretch" in lines:
             line = lines["stretch"]
-            figures = [f"{line['certified']:.2f}", _false(line, "**"), f"{line['holds on']:.3f}"]
+            figures = [
+                f"{line['certified']:.2f}",
+                _false(line, "**"),
+                f"{line['holds on']:.3f}",
+            ]
             price = f"{line['cost / bootstraps']:.2f}x"
             rows.append(
                 [
@@ -151,7 +164,11 @@ def next_training_of_fewer_rows() -> str:
     for told, lines in _populations():
         if "fresh" in lines:
             line = lines["fresh"]
-            figures = [f"{line['certified']:.2f}", _false(line, "**"), f"{line['holds on']:.3f}"]
+            figures = [
+                f"{line['certified']:.2f}",
+                _false(line, "**"),
+                f"{line['holds on']:.3f}",
+            ]
             rows.append([*told, line["tables"], *figures])
     return _table(head, rows) if rows else "Not made yet."
 
@@ -183,7 +200,14 @@ def repeated_banks() -> str:
     """Of what is certified, how much is false for models of the judges' own family."""
     from benchmarks.repeated_banks import table
 
-    head = ["model", "hold", "repetitions", "certified", "**false**", "most in one repetition"]
+    head = [
+        "model",
+        "hold",
+        "repetitions",
+        "certified",
+        "**false**",
+        "most in one repetition",
+    ]
     lines = table().to_dict(orient="records")
     rows = [
         [
@@ -222,7 +246,15 @@ def peers() -> str:
             f"{m['l2']:.3f}",
             f"{m['in_range']:.2f}",
         ]
-        rows.append([label, m["rows"], *figures, f"{m['changed']:.1f}", f"{m['ms_per_row']:.3g}"])
+        rows.append(
+            [
+                label,
+                m["rows"],
+                *figures,
+                f"{m['changed']:.1f}",
+                f"{m['ms_per_row']:.3g}",
+            ]
+        )
     return _table(head, rows)
 
 
@@ -233,9 +265,26 @@ def tree_search() -> str:
     for name, label in (("german_credit", "German Credit"), ("adult", "Adult")):
         for method, m in found[name]["methods"].items():
             figures = [f"{m['validity']:.2f}", f"{m['changed']:.2f}", f"{m['l1']:.3f}"]
-            rows.append([label, method, m["rows"], *figures, f"{1000 * m['seconds per row']:.3g}"])
+            rows.append(
+                [
+                    label,
+                    method,
+                    m["rows"],
+                    *figures,
+                    f"{1000 * m['seconds per row']:.3g}",
+                ]
+            )
     return _table(
-        ["data", "method", "rows", "valid", "features changed", "mean L1", "ms per row"], rows
+        [
+            "data",
+            "method",
+            "rows",
+            "valid",
+            "features changed",
+            "mean L1",
+            "ms per row",
+        ],
+        rows,
     )
 
 

@@ -45,9 +45,9 @@ KIND = {
 
 def layers() -> list[list[str]]:
     """The contract from top to bottom: a layer imports only from those below it."""
-    contract = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
-        "importlinter"
-    ]["contracts"]
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
+        "tool"
+    ]["importlinter"]["contracts"]
     return [
         [name.strip() for name in line.replace(":", "|").split("|")]
         for line in contract[0]["layers"]
@@ -102,4 +102,8 @@ def _fitted(text: str, width: float) -> str:
     """As much of a sentence as fits into a box, cut between words."""
     most = int((width - 180) / 6.6)
     text = text.rstrip(".").replace("`", "")
-    return text if len(text) <= most else text[:most].rpartition(" ")[0].rstrip(",:;") + " …"
+    return (
+        text
+        if len(text) <= most
+        else text[:most].rpartition(" ")[0].rstrip(",:;") + " …"
+    )

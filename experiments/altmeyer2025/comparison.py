@@ -152,7 +152,7 @@ class Comparison:
             rows: how many rows to ask about, from those that every model refuses.
             energy: the weight of the energy; None: as `method` has it.
         """
-        from experiments.altmeyer2025.charts import decision_paths
+        from holdfast.render.charts.paths import decision_paths
 
         refused = np.all(
             [model.predict(self.X).to_numpy() != target for model in self.models.values()], axis=0

@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 
 import holdfast as hf
-from experiments.altmeyer2025.charts import comparison_chart, decision_paths, image_grid
+from experiments.altmeyer2025.charts import comparison_chart, image_grid
 from experiments.altmeyer2025.comparison import FREE, HELD, REDUCED
 from experiments.altmeyer2025.setup import (
     GUARDED,
@@ -26,6 +26,7 @@ from experiments.altmeyer2025.setup import (
 from experiments.experiment import Figures, Pictures, Results
 from holdfast._core.checks import optional
 from holdfast.nn.architecture import mlp
+from holdfast.render.charts.paths import decision_paths
 from holdfast.render.charts.theme import BLUE, ORANGE, WIDTH, themed
 from holdfast.render.charts.training import training_curves
 

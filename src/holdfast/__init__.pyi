@@ -1,4 +1,18 @@
-"""The public names, in the order in which data meets them."""
+"""The public names: the one call that does everything, then the rest in the order in which data
+meets them."""
+
+# Plans that hold, in one call
+from holdfast.plans.recourse import Recourse as Recourse
+
+# isort: split
+
+from holdfast.plans.banks import Banks as Banks
+from holdfast.plans.frontier import Frontier as Frontier
+from holdfast.plans.plan import Plan as Plan
+from holdfast.plans.plans import Plans as Plans
+from holdfast.plans.trained import TrainedBanks as TrainedBanks
+
+# isort: split
 
 # Data, and what may change in it
 from holdfast import datasets as datasets
@@ -102,13 +116,3 @@ from holdfast.evaluation.tradeoff import Tradeoff as Tradeoff
 from holdfast.evaluation.tradeoff import tradeoff as tradeoff
 
 __version__: str
-
-# isort: split
-
-# Plans that hold, in one call
-from holdfast.plans.banks import Banks as Banks
-from holdfast.plans.frontier import Frontier as Frontier
-from holdfast.plans.plan import Plan as Plan
-from holdfast.plans.plans import Plans as Plans
-from holdfast.plans.recourse import Recourse as Recourse
-from holdfast.plans.trained import TrainedBanks as TrainedBanks

@@ -120,7 +120,7 @@ def _cells(plan: Plan) -> tuple[str, ...]:
         f"{plan.name} ({plan.place})" if plan.place else plan.name,
         "\n".join(lines) or "nothing",
         f"{plan.cost:.2f}" if plan.holds_on else "",
-        f"{plan.holds_on} ({plan.bound_in_words})" if plan.holds_on else "",
+        f"{plan.holds_on}\n{plan.bound_in_words}" if plan.holds_on else "",
         MARKS[plan.certified] if plan.holds_on else "",
     )
 
@@ -167,7 +167,7 @@ def figures(plans: "Plans") -> list[tuple[str, str, str]]:
     holding = (
         "Plans that hold",
         f"{found:,}",
-        f"{found / n:.0%} by the guiding models" if n else "",
+        f"{found / n:.0%} of people" if n else "",
     )
     without = (
         "No plan",
@@ -182,8 +182,8 @@ def figures(plans: "Plans") -> list[tuple[str, str, str]]:
         certified_figure(plans),
         ("Fragile", f"{count[Status.FRAGILE]:,}", "too few models accept"),
         without,
-        ("Median cost", cost, "sum of weighted changes"),
-        ("Mean survival", survival, "share of models that accept"),
+        ("Median cost", cost, "of plans that hold, see below"),
+        ("Mean survival", survival, "of plans that hold"),
         ("Judges", f"{len(plans.audit.held):,}", "models that had no part in the search"),
     ]
 
@@ -191,7 +191,7 @@ def figures(plans: "Plans") -> list[tuple[str, str, str]]:
 def certified_figure(plans: "Plans") -> tuple[str, str, str]:
     """How many plans are certified, at which level, each and all at once."""
     count = "n/a" if plans.too_few() else f"{int(plans.certified.sum()):,}"
-    level = f"{100 * plans.hold:g}% of models, each {100 * plans.confidence:g}% sure"
+    level = f"each for {100 * plans.hold:g}% of models, {100 * plans.confidence:g}% sure"
     together = plans.together()
     if together != together:
         return "Certified", count, level

@@ -12,9 +12,10 @@ import torch
 from torch import nn
 
 import holdfast as hf
-from experiments.altmeyer2025.charts import GRID, comparison_chart, decision_paths, image_grid
+from experiments.altmeyer2025.charts import comparison_chart, image_grid
 from experiments.altmeyer2025.compare import compare
 from experiments.altmeyer2025.comparison import Comparison
+from holdfast.render.charts.paths import GRID, decision_paths
 from holdfast.render.charts.theme import save, to_svg
 from holdfast.render.png import png
 

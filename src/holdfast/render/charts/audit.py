@@ -54,7 +54,11 @@ def survival_cost(
     colour = coloured("verdict", list(kinds), list(kinds.values()), labelLimit=WIDTH)
     title = {"anchor": "start", "offset": 12, "fontSize": 12, "fontWeight": "normal", "color": INK}
     title = alt.TitleParams(f"Accepted: {audit.asked}", **title)
-    x = alt.X("cost:Q", title=f"Cost ({norm}, encoded)", axis=alt.Axis(tickCount=6))
+    x = alt.X(
+        "cost:Q",
+        title="Cost" if norm == "weighted" else f"Cost ({norm}, encoded)",
+        axis=alt.Axis(tickCount=6),
+    )
     lowest = float(np.min([hold, *dots["survival"]]))
     # room below the lowest dot
     scale = alt.Scale(domain=[max(0.0, np.floor(10 * lowest - 0.5) / 10), 1])

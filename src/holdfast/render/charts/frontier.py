@@ -41,7 +41,7 @@ def frontier_chart(frontier: "Frontier", *, width: int = WIDTH) -> Any:
     x = x.axis(labelAngle=0, grid=False)
     y = alt.Y(
         "cost:Q",
-        title="Cost (weighted, encoded)",
+        title="Cost",
         scale=alt.Scale(domain=[0, 1.12 * top], nice=False),
     )
     layers = [
