@@ -8,6 +8,7 @@ import pandas as pd
 import torch
 
 from holdfast._core.checks import listed, optional
+from holdfast._core.types import AnyArray
 from holdfast.errors import SettingError
 from holdfast.models.scores import probabilities
 from holdfast.render.charts.theme import (
@@ -104,7 +105,7 @@ def decision_paths(
 def _shades(model: "Model", names: list[str], spans: list[Span], target: int) -> pd.DataFrame:
     """Rectangles of about the same probability of the class."""
 
-    def band(points: pd.DataFrame) -> Array:
+    def band(points: pd.DataFrame) -> AnyArray:
         with model.eval_mode(), torch.no_grad():
             scores = model.score_frame(points)
         p = probabilities(scores, model.offset, defers_to_predict=model.defers_to_predict)[
