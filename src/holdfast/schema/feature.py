@@ -453,7 +453,9 @@ class Feature:
             )
             return dates if dates.dtype == dtype else dates.astype(dtype)
         except (TypeError, ValueError, OverflowError):
-            return column
+            # pandas 2 reads through nanoseconds, which end in 2262; dates need no reading
+            are_dates = column.dropna().map(lambda value: isinstance(value, pd.Timestamp))
+            return column.astype(dtype) if bool(are_dates.all()) else column
 
     @property
     def has_levels_of_pandas(self) -> bool:
