@@ -52,6 +52,7 @@ from holdfast.errors import ModelError, SchemaError, TargetError
 from holdfast.target import Status
 from support.classifiers import NAMES, ROWS, TABLES, OwnCutoff
 from support.torch_models import TABLE
+from support.versions import supported
 
 
 def voters() -> list[tuple[str, Any]]:
@@ -69,7 +70,9 @@ def few(maker: Any, **settings: Any) -> Callable[[], Any]:
 ZOO: dict[str, Callable[[], Any]] = {
     "LogisticRegression": LogisticRegression,
     "LogisticRegressionCV": lambda: LogisticRegressionCV(
-        Cs=3, l1_ratios=(0,), scoring="accuracy", use_legacy_attributes=False
+        Cs=3,
+        scoring="accuracy",
+        **supported(LogisticRegressionCV, l1_ratios=(0,), use_legacy_attributes=False),
     ),
     "LinearSVC": LinearSVC,
     "SVC": SVC,

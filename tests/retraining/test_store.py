@@ -30,6 +30,7 @@ from holdfast.models.formats import safetensors, sandbox
 from holdfast.retraining import store
 from holdfast.retraining.bank import ModelBank
 from holdfast.retraining.recipe import Recipe
+from support.versions import FILES_HOLD_HISTOGRAMS
 
 torch.set_num_threads(1)
 RNG = np.random.default_rng(5)
@@ -127,6 +128,8 @@ def same(back: ModelBank, bank: ModelBank, table: pd.DataFrame) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_files_round_trip(kind: str, tmp_path: Path) -> None:
+    if kind == "histogram" and not FILES_HOLD_HISTOGRAMS:
+        pytest.skip("before scikit-learn 1.9 no file can hold this class")
     bank = made(kind)
     table = KINDS[kind][1]
     bank.save(tmp_path / "bank")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import holdfast as hf
 from holdfast.errors import FileError, SchemaError
 from holdfast.schema.rule import Rule
+from support.versions import STRINGS
 from support.worlds import tables
 
 slow = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -98,7 +99,7 @@ def test_errors_name_column_count_and_fix(frame: pd.DataFrame) -> None:
         ),
         "column 'pay' has 1 infinite values": frame.assign(pay=[1.0, np.inf, 2.0]),
         "column 'age' has 1 values that are not integers": frame.assign(age=[1.5, 2, 3]),
-        "column 'pay' should hold numbers, but it is str .such as 'x'.": frame.assign(
+        f"column 'pay' should hold numbers, but it is {STRINGS} .such as 'x'.": frame.assign(
             pay=["x", "y", "z"]
         ),
         "column 'job' has 2 unknown level.s.: 'clark'; did you mean 'clerk'": frame.assign(
@@ -216,7 +217,8 @@ def test_dates_are_fixed_and_carried_through(frame: pd.DataFrame, tmp_path: Path
     with pytest.raises(SchemaError, match="'since' holds dates, not numbers"):
         hf.Schema.infer(table, rules=["since <= age"])
     with pytest.raises(
-        SchemaError, match=r"should hold dates, but it is str; convert it with pd.to_datetime"
+        SchemaError,
+        match=f"should hold dates, but it is {STRINGS}; convert it with pd.to_datetime",
     ):
         schema.encode(table.assign(since="soon"))
     with pytest.raises(SchemaError, match="column 'since' has 1 missing dates"):

@@ -57,6 +57,7 @@ from sklearn.preprocessing import (
 
 from holdfast.errors import FileError
 from holdfast.models.formats.skops import reader as own
+from support.versions import supported
 
 RNG = np.random.default_rng(0)
 NUMBERS = ["a", "b", "c"]
@@ -75,7 +76,10 @@ QUICK: dict[str, Any] = {"max_iter": 3, "min_samples_leaf": 5}
 FEW: dict[str, Any] = {"n_estimators": 2, "max_depth": 3, "random_state": 0}
 CLASSIFIERS = [
     LogisticRegression(),
-    linear_model.LogisticRegressionCV(cv=StratifiedKFold(3), use_legacy_attributes=False),
+    linear_model.LogisticRegressionCV(
+        cv=StratifiedKFold(3),
+        **supported(linear_model.LogisticRegressionCV, use_legacy_attributes=False),
+    ),
     linear_model.RidgeClassifier(),
     linear_model.RidgeClassifierCV(),
     linear_model.Perceptron(),

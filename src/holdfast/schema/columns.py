@@ -196,7 +196,9 @@ def _dates(feature: "Feature", column: "pd.Series[Any]") -> "pd.Series[Any]":
         )
         return dates if dates.dtype == dtype else dates.astype(dtype)
     except (TypeError, ValueError, OverflowError):
-        return column
+        # pandas 2 reads through nanoseconds, which end in 2262; dates need no reading
+        are_dates = column.dropna().map(lambda value: isinstance(value, pd.Timestamp))
+        return column.astype(dtype) if bool(are_dates.all()) else column
 
 
 def own_dtype(feature: "Feature") -> Any:

@@ -41,6 +41,7 @@ from sklearn.tree import DecisionTreeClassifier
 import holdfast as hf
 from support.compiled import Maker, check, outcome, quietly
 from support.tables import mixed_schema, mixed_table
+from support.versions import supported
 
 torch.set_num_threads(1)
 
@@ -158,7 +159,7 @@ LAST_SCALERS: list[Maker] = [
     lambda: "passthrough",
     lambda: StandardScaler(with_mean=False),
     lambda: RobustScaler(with_centering=False),
-    lambda: MaxAbsScaler(clip=True),
+    lambda: MaxAbsScaler(**supported(MaxAbsScaler, clip=True)),
 ]
 FILLS: list[dict[str, Any]] = [
     {"strategy": "mean"},

@@ -14,6 +14,7 @@ import holdfast as hf
 from holdfast.errors import ModelError
 from support.classifiers import ROWS, TABLES
 from support.compiled import check, outcome
+from support.versions import supported
 
 torch.set_num_threads(1)
 
@@ -90,11 +91,13 @@ def test_bare_boosters_and_early_stopping() -> None:
     assert early.best_iteration + 1 < early.get_booster().num_boosted_rounds()
     check(hf.Model.of(early, schema), table)
     stopped = lightgbm.LGBMClassifier(n_estimators=60, learning_rate=1.0, verbose=-1, n_jobs=1)
+    held_out = supported(stopped.fit, eval_X=table[120:], eval_y=y[120:])
+    if not held_out:  # before LightGBM 4.7
+        held_out = {"eval_set": [(table[120:], y[120:])]}
     stopped.fit(
         table[:120],
         y[:120],
-        eval_X=table[120:],
-        eval_y=y[120:],
+        **held_out,
         callbacks=[lightgbm.early_stopping(2, verbose=False)],
     )
     check(hf.Model.of(stopped, schema), table)
