@@ -194,11 +194,11 @@ def _dates(feature: "Feature", column: "pd.Series[Any]") -> "pd.Series[Any]":
         dates: Any = pd.to_datetime(
             column, utc=isinstance(dtype, pd.DatetimeTZDtype), format="ISO8601"
         )
-        return cast(Any, dates if dates.dtype == dtype else dates.astype(dtype))
+        return dates if dates.dtype == dtype else dates.astype(dtype)
     except (TypeError, ValueError, OverflowError):
         # pandas 2 reads through nanoseconds, which end in 2262; dates need no reading
         are_dates = [isinstance(value, pd.Timestamp) for value in column.dropna()]
-        return column.astype(dtype) if all(are_dates) else column
+        return cast(Any, column).astype(dtype) if all(are_dates) else column
 
 
 def own_dtype(feature: "Feature") -> Any:
