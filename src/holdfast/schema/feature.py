@@ -454,8 +454,10 @@ class Feature:
             return dates if dates.dtype == dtype else dates.astype(dtype)
         except (TypeError, ValueError, OverflowError):
             # pandas 2 reads through nanoseconds, which end in 2262; dates need no reading
-            are_dates = column.dropna().map(lambda value: isinstance(value, pd.Timestamp))
-            return column.astype(dtype) if bool(are_dates.all()) else column
+            values = column.dropna().tolist()
+            are_dates = all(isinstance(value, pd.Timestamp) for value in values)
+            late = cast("pd.Series[Any]", column.astype(dtype)) if are_dates else column
+            return late
 
     @property
     def has_levels_of_pandas(self) -> bool:
