@@ -16,7 +16,11 @@ def main() -> None:
     wanted = list[str](project["dependencies"])
     for extra in project["optional-dependencies"].values():
         wanted += extra
-    lowest = dict(line.split(">=") for line in wanted)
+    lowest = dict[str, str]()
+    for line in wanted:
+        name, version = line.split(">=")
+        # an extra may ask for more; then the tests of that extra are left out
+        lowest.setdefault(name, version)
     pins = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pinned = dict(line.split("==") for line in pins if "==" in line)
     lowest |= {name: pinned[name] for name in PINNED}
