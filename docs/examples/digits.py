@@ -11,7 +11,8 @@ from sklearn.datasets import load_digits
 import holdfast as hf
 
 digits = load_digits()
-images, labels = digits.images / 16, digits.target
+images = digits.images / 16
+labels = digits.target
 net = hf.images.SpectralResNet(width=8, epochs=5, batch_size=64)
 net.fit(images[:1200], labels[:1200])
 print(f"right about {net.score(images[1200:], labels[1200:]):.0%}")

@@ -65,7 +65,9 @@ shares = pd.DataFrame(
 print(shares.round(2).to_string())
 table = shares.rename_axis("model of").reset_index().melt("model of", value_name="hold")
 alt.Chart(table).mark_line(point=True).encode(
-    x="model of", y=alt.Y("hold", axis=alt.Axis(format="%")), color="variable"
+    x=alt.X("model of", title="Model of", axis=alt.Axis(labelAngle=0)),
+    y=alt.Y("hold", title="Answers that it accepts", axis=alt.Axis(format="%")),
+    color=alt.Color("variable", title=None),
 ).properties(width=480, height=280).save("drift.svg")
 
 # %% [markdown]

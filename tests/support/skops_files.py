@@ -226,7 +226,7 @@ STEPS = [
     PowerTransformer(),
     QuantileTransformer(n_quantiles=20),
     QuantileTransformer(n_quantiles=20, output_distribution="normal"),
-    KBinsDiscretizer(3, quantile_method="averaged_inverted_cdf"),
+    KBinsDiscretizer(3, **supported(KBinsDiscretizer, quantile_method="averaged_inverted_cdf")),
     SplineTransformer(),
     PolynomialFeatures(),
     SimpleImputer(add_indicator=True),

@@ -106,6 +106,7 @@ def _demo(out: Path) -> None:
     plans.save(out / "plans.parquet")
     echo(printable(plans.describe(most=SHOWN)))
 
+    # what most libraries would say, for comparison: it does not think of the next training
     smallest = hf.MinCost(norm=1).explain(recourse.model, refused, "approved")
     right = float((recourse.model.predict(test.X) == test.y).mean())
     echo(
@@ -224,6 +225,7 @@ def _network_demo(out: Path, method: str) -> None:
     recipe.save(out / "recipe.toml")
     hf.datasets.write_table(train.X.assign(outcome=train.y), out / "training.csv")
     refused = refused_by(model, test, out)
+    # everything is written before the search, so that the printed commands find the same
     if explainer.needs_data:
         explainer.fit(model, train.X)
     cfs = explainer.explain(model, refused, "approved", progress=True)
@@ -264,6 +266,7 @@ def make_it_hold(
             recipe, *rows, families=families, classes=model.classes, seed=seed, progress=True
         )
 
+    # two banks: models that guided a search may not judge what it found
     bank = retrained({"seed": AUDIT_MODELS, "leave_one_out": AUDIT_MODELS}, 0)
     guide = retrained({"seed": GUIDE_MODELS}, 1000)
     stable = hf.StableNeighborSearch(start=explainer, bank=guide).fit(model, train.X)

@@ -132,9 +132,12 @@ def values(feature: "Feature", numbers: Array, like: "pd.Series[Any] | None") ->
     if feature.kind == "boolean":
         return _as_dtype(pd.Series(numbers.astype(bool)), dtype)
     if feature.kind == "date":  # to the second: a model may ask for the day of the week
-        dates: Any = pd.Series(pd.to_datetime(np.round(numbers), unit="s", utc=True))
+        missing = np.isnan(numbers)
+        seconds = np.round(np.where(missing, 0, numbers)).astype(np.int64)
+        # not by pd.to_datetime, which in pandas 2 ends in 2262
+        dates: Any = pd.Series(seconds.astype("datetime64[s]")).mask(missing)
         zoned = isinstance(dtype, pd.DatetimeTZDtype)
-        return (dates if zoned else dates.dt.tz_localize(None)).astype(dtype)
+        return (dates.dt.tz_localize("UTC") if zoned else dates).astype(dtype)
     if dtype in ("float64", np.float64):
         return pd.Series(numbers)
     column = _as_dtype(pd.Series(numbers), dtype)
