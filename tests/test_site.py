@@ -79,6 +79,8 @@ def test_code_fits_the_column_of_the_site() -> None:
     long = [
         f"{page.relative_to(ROOT)}:{block.line} {line}"
         for page in (ROOT / "docs").rglob("*.md")
+        # signatures in the generated pages of the API are as long as they are
+        if page.parent.name != "api"
         for block in blocks(page.read_text(encoding="utf-8"))
         if block.language != "pycon"
         for line in block.code.splitlines()

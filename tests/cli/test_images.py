@@ -192,7 +192,7 @@ def test_densities_that_do_not_fit_are_refused(place: Place) -> None:
         (good | {"numbers": good["numbers"][:2]}, "do not fit each other"),
         (good | {"constant": good["constant"] * float("nan")}, "do not fit each other"),
         (good | cut, "2 classes and 16 features, the model 3 and 16"),
-        ({"mean": good["mean"]}, "no tensors of a density: 'mean'"),
+        ({"mean": good["mean"]}, "not the tensors of a density: 'mean'"),
     ):
         with pytest.raises(hf.HoldfastError, match=told):
             FeatureDensity.from_tensors(model, bad)
