@@ -9,7 +9,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import SettingError
-from holdfast.images.ensemble import Ensemble
+from holdfast.images.ensemble import ImageEnsemble
 from support.tables import mixed_schema, mixed_table
 
 TABLE = mixed_table(80)
@@ -55,8 +55,10 @@ FITS: dict[str, Fit] = {
         .fit(IMAGES, y, classes=classes)
         .model_.classes
     ),
-    "images.Ensemble.fit": lambda y, classes: (
-        Ensemble(members=2, hidden=(4,), epochs=1).fit(IMAGES, y, classes=classes).model_.classes
+    "images.ImageEnsemble.fit": lambda y, classes: (
+        ImageEnsemble(members=2, hidden=(4,), epochs=1)
+        .fit(IMAGES, y, classes=classes)
+        .model_.classes
     ),
 }
 every_fit = pytest.mark.parametrize("fit", FITS.values(), ids=FITS)
