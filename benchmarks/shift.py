@@ -176,14 +176,8 @@ def epochs(layout: Encoding, x: Tensor, y: Tensor, tables: list[Tensor]) -> dict
 
 def asked(model: hf.Model, x: Tensor) -> SearchProblem:
     goal = Target.of(None).bind(model, model(x))
-    return SearchProblem(
-        model,
-        x,
-        goal,
-        model.schema.feasible(x),
-        RowRandom.of(0, x),
-        TimeBudget(None, Progress(False, "")),
-    )
+    budget = TimeBudget(None, Progress(False, ""))
+    return SearchProblem(model, x, goal, model.schema.feasible(x), RowRandom.of(0, x), budget)
 
 
 def one_pass(net: hf.RoCourseNet, table: object, x: Tensor) -> dict[str, float]:

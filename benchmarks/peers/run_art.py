@@ -5,14 +5,13 @@ python run_art.py task.npz RESULTS_DIR
 
 import sys
 import time
-from importlib.metadata import version
 
 import numpy as np
 import torch
 from art.attacks.evasion import ElasticNet
 from art.estimators.classification import PyTorchClassifier
 from network import network_from
-from score import load_task, record
+from score import Run, load_task, record
 
 SWEEP = [
     (rule, rate, beta)
@@ -42,27 +41,18 @@ def run(task, settings):
     answers = answers.astype(np.float64)
     # Where it finds nothing, ART hands the row back unchanged: that is no answer.
     answers[(answers == x).all(axis=1)] = np.nan
-    return answers, cpu, wall
+    return Run(answers, cpu, wall)
 
 
 def attempt(task, out_dir, name, **settings):
-    answers, cpu, wall = run(task, settings)
-    return record(
-        out_dir,
-        name,
-        task,
-        answers,
-        cpu,
-        wall,
-        library="adversarial-robustness-toolbox",
-        version=version("adversarial-robustness-toolbox"),
-        settings={
-            "attack": "ElasticNet",
-            "batch_size": "all rows",
-            "model": "float32 torch",
-            **settings,
-        },
-    )
+    about = {
+        "attack": "ElasticNet",
+        "batch_size": "all rows",
+        "model": "float32 torch",
+        **settings,
+    }
+    ran = run(task, settings)
+    return record(out_dir, name, task, ran, "adversarial-robustness-toolbox", about)
 
 
 def main(task_path, out_dir):

@@ -7,7 +7,6 @@ import random
 import sys
 import time
 import warnings
-from importlib.metadata import version
 
 import dice_ml
 import numpy as np
@@ -15,7 +14,7 @@ import pandas as pd
 import torch
 from network import network_from
 from raiutils.exceptions import UserConfigValidationException
-from score import load_task, record
+from score import Run, load_task, record
 
 ROWS = {"random": 100, "genetic": 100, "gradient": 20}
 # Scaled values have endless decimals; three keep dice-ml's own sparsity search to steps of 0.001.
@@ -62,7 +61,7 @@ def run(task, method):
     cpu = time.process_time()
     wall = time.perf_counter()
     answers = [one_answer(explainer, queries.iloc[[i]], ranges) for i in range(len(queries))]
-    return np.array(answers), time.process_time() - cpu, time.perf_counter() - wall, setup
+    return Run(np.array(answers), time.process_time() - cpu, time.perf_counter() - wall, setup)
 
 
 def main(task_path, out_dir, *methods):
@@ -70,7 +69,6 @@ def main(task_path, out_dir, *methods):
     torch.set_num_threads(1)
     task = load_task(task_path)
     for method in methods or ROWS:
-        answers, cpu, wall, setup = run(task, method)
         settings = {
             "method": method,
             "total_CFs": 1,
@@ -80,13 +78,7 @@ def main(task_path, out_dir, *methods):
             "others": "library defaults",
             "model": "float32 torch",
         }
-        about = {
-            "library": "dice-ml",
-            "version": version("dice-ml"),
-            "settings": settings,
-            "setup_seconds": setup,
-        }
-        record(out_dir, f"dice_{method}", task, answers, cpu, wall, **about)
+        record(out_dir, f"dice_{method}", task, run(task, method), "dice-ml", settings)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import time
 
 import torch
 from network import network_from
-from score import load_task, record
+from score import Run, load_task, record
 
 import holdfast as hf
 
@@ -29,19 +29,8 @@ def main(task_path, out_dir):
         cfs = method.explain(model, x, "Good", seed=0)
         cpu = time.process_time() - cpu
         wall = time.perf_counter() - wall
-        settings = method.get_params()
-        answers = cfs.x_cf.double().numpy()
-        record(
-            out_dir,
-            name,
-            task,
-            answers,
-            cpu,
-            wall,
-            library="holdfast",
-            version=hf.__version__,
-            settings=settings,
-        )
+        ran = Run(cfs.x_cf.double().numpy(), cpu, wall)
+        record(out_dir, name, task, ran, "holdfast", method.get_params())
 
 
 if __name__ == "__main__":

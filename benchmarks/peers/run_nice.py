@@ -5,11 +5,10 @@ python run_nice.py task.npz RESULTS_DIR
 
 import sys
 import time
-from importlib.metadata import version
 
 import numpy as np
 from nice import NICE
-from score import forward, load_task, record
+from score import Run, forward, load_task, record
 
 
 def probabilities(task, x):
@@ -42,13 +41,12 @@ def run(task, optimization):
         explainer.explain(task["X_explain"][i : i + 1].copy(), target_class=[1])[0]
         for i in range(len(task["X_explain"]))
     ]
-    return np.array(answers), time.process_time() - cpu, time.perf_counter() - wall, setup
+    return Run(np.array(answers), time.process_time() - cpu, time.perf_counter() - wall, setup)
 
 
 def main(task_path, out_dir):
     task = load_task(task_path)
     for optimization in ("none", "sparsity", "proximity"):
-        answers, cpu, wall, setup = run(task, optimization)
         settings = {
             "optimization": optimization,
             "justified_cf": True,
@@ -57,13 +55,7 @@ def main(task_path, out_dir):
             "target_class": [1],
             "model": "float64 numpy",
         }
-        about = {
-            "library": "NICEx",
-            "version": version("NICEx"),
-            "settings": settings,
-            "setup_seconds": setup,
-        }
-        record(out_dir, f"nice_{optimization}", task, answers, cpu, wall, **about)
+        record(out_dir, f"nice_{optimization}", task, run(task, optimization), "NICEx", settings)
 
 
 if __name__ == "__main__":

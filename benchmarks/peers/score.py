@@ -4,11 +4,23 @@ Row i of the counterfactuals belongs to row i of X_explain; a row of NaN means "
 """
 
 import json
+from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 TOLERANCE = 1e-6
+
+
+class Run(NamedTuple):
+    """What a method answered, and how long it took; what setting it up took is not in the other
+    two."""
+
+    counterfactuals: np.ndarray
+    cpu_seconds: float
+    wall_seconds: float
+    setup_seconds: float | None = None
 
 
 def load_task(path):
@@ -57,12 +69,16 @@ def score(task, counterfactuals, cpu_seconds, wall_seconds):
     }
 
 
-def record(out_dir, name, task, counterfactuals, cpu_seconds, wall_seconds, **about):
+def record(out_dir, name, task, run, library, settings):
     """Score, then write NAME.json (figures and settings) and NAME.npz (the counterfactuals)."""
     out_dir = Path(out_dir)
     out_dir.mkdir(parents=True, exist_ok=True)
-    entry = {"method": name, **about, **score(task, counterfactuals, cpu_seconds, wall_seconds)}
+    about = {"library": library, "version": version(library), "settings": settings}
+    if run.setup_seconds is not None:
+        about["setup_seconds"] = run.setup_seconds
+    figures = score(task, run.counterfactuals, run.cpu_seconds, run.wall_seconds)
+    entry = {"method": name, **about, **figures}
     (out_dir / f"{name}.json").write_text(json.dumps(entry, indent=2) + "\n")
-    np.savez_compressed(out_dir / f"{name}.npz", counterfactuals=counterfactuals)
+    np.savez_compressed(out_dir / f"{name}.npz", counterfactuals=run.counterfactuals)
     print(json.dumps(entry), flush=True)
     return entry

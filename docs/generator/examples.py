@@ -10,14 +10,14 @@ import io
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from docs.generator.pictures import shrink
+
 ROOM = Path(__file__).parents[1] / "examples"
 CELL = re.compile(r"^# %%( \[markdown\])?\n", re.MULTILINE)
-COLOURS = "64"  # of a picture that is made of pixels
 
 
 def scripts() -> list[Path]:
@@ -73,15 +73,7 @@ def main() -> None:
         script.with_suffix(".md").write_text(page(text, run(text)), encoding="utf-8")
         picture = script.with_suffix(".png")
         if picture.exists() and shutil.which("pngquant"):
-            program = [
-                "pngquant",
-                "--force",
-                "--strip",
-                "--output",
-                str(picture),
-                COLOURS,
-            ]
-            subprocess.run([*program, str(picture)], check=True)
+            shrink(picture)
         print(f"{script.stem}: written")
 
 

@@ -19,6 +19,7 @@ from holdfast.render.charts.theme import to_svg
 
 PICTURES = ROOT / "docs/pictures"
 SIZE = "1180,1560"  # as much of the page as shows all its parts
+COLOURS = "64"  # of a picture that is made of pixels
 PEOPLE = 12  # in the picture of what certainty costs
 CHROMIUM = (
     "chromium --headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync "
@@ -40,17 +41,9 @@ def screenshot(page: Path, picture: Path, size: str = SIZE) -> None:
 
 
 def shrink(picture: Path) -> None:
-    """The same picture in 64 colours, which a page of text and charts does not miss."""
-    program = [
-        "pngquant",
-        "--force",
-        "--strip",
-        "--output",
-        str(picture),
-        "64",
-        str(picture),
-    ]
-    subprocess.run(program, check=True)
+    """The same picture in few colours, which a page of text and charts does not miss."""
+    words = ["--force", "--strip", "--output", str(picture), COLOURS, str(picture)]
+    subprocess.run(["pngquant", *words], check=True)
 
 
 def demo(out: Path) -> None:

@@ -139,17 +139,11 @@ def next_training() -> str:
     for told, lines in _populations():
         if "stretch" in lines:
             line = lines["stretch"]
-            figures = [
-                f"{line['certified']:.2f}",
-                _false(line, "**"),
-                f"{line['holds on']:.3f}",
-            ]
             price = f"{line['cost / bootstraps']:.2f}x"
             rows.append(
                 [
                     *told,
-                    line["tables"],
-                    *figures,
+                    *_judged(line),
                     price,
                     _false(lines["retrain"]) if "retrain" in lines else "",
                 ]
@@ -163,13 +157,7 @@ def next_training_of_fewer_rows() -> str:
     rows = list[list[object]]()
     for told, lines in _populations():
         if "fresh" in lines:
-            line = lines["fresh"]
-            figures = [
-                f"{line['certified']:.2f}",
-                _false(line, "**"),
-                f"{line['holds on']:.3f}",
-            ]
-            rows.append([*told, line["tables"], *figures])
+            rows.append([*told, *_judged(lines["fresh"])])
     return _table(head, rows) if rows else "Not made yet."
 
 
@@ -186,6 +174,17 @@ def _populations() -> list[tuple[list[str], dict[str, dict[str, Any]]]]:
         )
         out.setdefault(told, {})[line["judges"]] = line
     return [(list(told), lines) for told, lines in out.items()]
+
+
+def _judged(line: dict[str, Any]) -> list[object]:
+    """How many tables, what share is certified, what share of it is false, and how often it
+    holds."""
+    return [
+        line["tables"],
+        f"{line['certified']:.2f}",
+        _false(line, "**"),
+        f"{line['holds on']:.3f}",
+    ]
 
 
 def _false(line: dict[str, Any], mark: str = "") -> str:

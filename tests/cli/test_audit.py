@@ -10,6 +10,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.cli.main import main
+from support.terminal import set_to
 
 RECIPE = "hidden = [16]\nepochs = 8\nbatch_size = 32\n"
 
@@ -46,22 +47,15 @@ def run(lender: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
     return call
 
 
-EXPLAIN = ("explain", "people.csv", "--model", "model.safetensors", "--target", "approved")
-EXPLAIN += ("--method", "stable-neighbor-search")
+APPROVED = ("explain", "people.csv", "--model", "model.safetensors", "--target", "approved")
+EXPLAIN = (*APPROVED, "--method", "stable-neighbor-search")
 AUDIT = ("audit", "answers.parquet", "--data", "train.csv", "--recipe", "recipe.toml")
 BANK = ("audit", "answers.parquet", "--bank", "nothing.safetensors")
 
 
 def test_audit_says_what_the_library_says(run: Any, lender: Path) -> None:
-    ran = run(
-        *AUDIT,
-        "--families",
-        "seed=4,leave_one_out=3",
-        "--save-bank",
-        "bank.safetensors",
-        "--seed",
-        "5",
-    )
+    words = (*AUDIT, "--families", "seed=4,leave_one_out=3", "--seed", "5")
+    ran = run(*words, "--save-bank", "bank.safetensors")
     assert ran.code == 0, ran.err
     told = json.loads(ran.out)
     bank = hf.ModelBank.load(lender / "bank.safetensors")
@@ -73,7 +67,7 @@ def test_audit_says_what_the_library_says(run: Any, lender: Path) -> None:
     assert "needs at least 59 models, and there are 7" in ran.err
     assert told["certified"]["answers"] is None
     assert {a["certified"] for a in told["answers"]} == {None}
-    again = run(*AUDIT, "--families", "seed=4,leave_one_out=3", "--seed", "5", "--quiet")
+    again = run(*words, "--quiet")
     assert again.out == ran.out
     assert again.err == ""
 
@@ -146,17 +140,8 @@ def test_shares_are_not_rounded_to_certainty(run: Any) -> None:
 def test_the_rule_is_asked_for_and_printed(run: Any, lender: Path) -> None:
     """Answers that were asked to be approved with a probability of 0.9 are judged by it, unless the
     class is to do."""
-    asked = (
-        "explain",
-        "people.csv",
-        "--model",
-        "model.safetensors",
-        "--target",
-        "approved",
-        "--probability",
-        "0.9",
-    )
-    assert run(*asked, "--method", "min-cost", "--out", "likely.parquet").code == 0
+    likely = (*APPROVED, "--probability", "0.9", "--method", "min-cost")
+    assert run(*likely, "--out", "likely.parquet").code == 0
     words = (
         "audit",
         "likely.parquet",
@@ -192,30 +177,9 @@ def test_a_bank_that_guided_the_search_is_refused(run: Any) -> None:
         run(*AUDIT, "--families", "seed=4", "--seed", "9", "--save-bank", "guide.safetensors").code
         == 0
     )
-    words = (
-        "explain",
-        "people.csv",
-        "--model",
-        "model.safetensors",
-        "--target",
-        "approved",
-        "--data",
-        "rows.csv",
-    )
-    words += (
-        "--method",
-        "stable-neighbor-search",
-        "--set",
-        "bank=guide.safetensors",
-        "--set",
-        "steps=20",
-    )
-    assert (
-        run(
-            *words, "--set", "start=descent", "--set", "start__steps=100", "--out", "moved.parquet"
-        ).code
-        == 0
-    )
+    settings = set_to(bank="guide.safetensors", steps=20, start="descent", start__steps=100)
+    words = (*EXPLAIN, "--data", "rows.csv", *settings, "--out", "moved.parquet")
+    assert run(*words).code == 0
     ran = run("audit", "moved.parquet", "--bank", "guide.safetensors")
     assert ran.code == 2
     assert "4 of the bank's 4 models guided the search" in ran.err

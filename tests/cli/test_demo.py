@@ -28,6 +28,11 @@ class Demo:
     at: Path
     ran: Ran
 
+    @property
+    def files(self) -> set[str]:
+        """The names of what it left."""
+        return {path.name for path in (self.at / "my demo").iterdir()}
+
 
 # ---- a pipeline of trees
 
@@ -42,8 +47,7 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> Demo:
 def test_demo_leaves_its_files_and_says_what_it_did(trees: Demo) -> None:
     assert trees.ran.code == 0, trees.ran.err
     assert trees.ran.err.startswith("retraining 130 models (20 guide, 50 calibration, 60 audit)")
-    left = {path.name for path in (trees.at / "my demo").iterdir()}
-    assert left == {
+    assert trees.files == {
         "report.html",
         "model.skops",
         "schema.toml",
@@ -121,8 +125,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
 
 def test_the_network_leaves_its_files_and_says_what_it_did(demo: Demo) -> None:
     assert (demo.ran.code, demo.ran.err) == (0, "")
-    left = {path.name for path in (demo.at / "my demo").iterdir()}
-    assert left == {
+    assert demo.files == {
         "report.html",
         "model.safetensors",
         "schema.toml",

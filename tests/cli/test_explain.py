@@ -18,11 +18,11 @@ from torch import nn
 import holdfast as hf
 from holdfast.cli.options import BAD_INPUT, UNANSWERED
 from holdfast.datasets import read_table, records, write_table
-from holdfast.models.formats import safetensors
-from support.terminal import Ran, program, run
+from support.header_reads import header_reads
+from support.terminal import Ran, program, run, set_to
 
 FORMATS = ("csv", "json", "parquet")
-QUICK = ("--set", "steps=10", "--set", "bisections=2")
+QUICK = set_to(steps=10, bisections=2)
 
 
 # ---- running it
@@ -51,24 +51,22 @@ class Files:
     schema: hf.Schema
     model: hf.Model
 
+    @property
+    def any_other(self) -> tuple[object, ...]:
+        """The command, for any class but the present one."""
+        return (
+            "explain",
+            self.at / "people.csv",
+            "--model",
+            self.at / "model.safetensors",
+            "--any-other",
+        )
+
     def explain(self, *more: object, table: str = "people.csv", terminal: bool = False) -> Ran:
         wanted = () if {"--target", "--any-other"} & set(more) else ("--target", "yes")
         model = () if "--model" in more else ("--model", self.at / "model.safetensors")
         quick = () if "--method" in more else QUICK
         return run("explain", self.at / table, *model, *wanted, *quick, *more, terminal=terminal)
-
-
-def header_reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The files whose headers are read from now on."""
-    reads = list[Path]()
-    read_header = safetensors.read_header
-
-    def counted(path: Path) -> Any:
-        reads.append(path)
-        return read_header(path)
-
-    monkeypatch.setattr(safetensors, "read_header", counted)
-    return reads
 
 
 def rich_people() -> nn.Sequential:
@@ -138,15 +136,7 @@ def test_piped_output_is_the_same_table_as_json(files: Files, answers: hf.Counte
 
 
 def test_a_pipe_in_another_encoding_still_gets_json(files: Files) -> None:
-    command = (
-        "explain",
-        files.at / "people.csv",
-        "--model",
-        files.at / "model.safetensors",
-        "--any-other",
-        *QUICK,
-    )
-    done = program(*command, env=os.environ | {"PYTHONIOENCODING": "ascii"})
+    done = program(*files.any_other, *QUICK, env=os.environ | {"PYTHONIOENCODING": "ascii"})
     assert done.returncode == 0, done.stderr
     assert done.stdout.isascii()
     assert "é, y" in {row["plan"] for row in json.loads(done.stdout)}
@@ -165,10 +155,7 @@ def test_a_reader_that_leaves_early_is_no_error(files: Files, tmp_path: Path) ->
     ]
     command += [
         "growing-spheres",
-        "--set",
-        "samples=5",
-        "--set",
-        "rings=1",
+        *set_to(samples=5, rings=1),
         "--model",
         files.at / "model.safetensors",
     ]
@@ -278,19 +265,8 @@ def test_any_other_class(files: Files) -> None:
 
 
 def test_the_call_reaches_the_library(files: Files, tmp_path: Path) -> None:
-    options = (
-        "--method",
-        "descent",
-        "--set",
-        "norm=mse",
-        "--set",
-        "decay=yes",
-        "--probability",
-        "0.7",
-        "--seed",
-        "5",
-    )
-    options += ("--set", "lr=0.5", "--set", "steps=50", "--set", "restarts=2")
+    settings = set_to(norm="mse", decay="yes", lr=0.5, steps=50, restarts=2)
+    options = ("--method", "descent", *settings, "--probability", "0.7", "--seed", "5")
     ran = files.explain(
         *options, "--batch-size", "2", "--time-budget", "60", "--out", tmp_path / "out.parquet"
     )
@@ -303,14 +279,7 @@ def test_the_call_reaches_the_library(files: Files, tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("default")
 def test_a_method_that_looks_at_data_gets_it_without_the_outcome(files: Files) -> None:
-    options = [
-        "explain",
-        files.at / "people.csv",
-        "--model",
-        files.at / "model.safetensors",
-        "--any-other",
-    ]
-    options += ["--method", "nearest-neighbor"]
+    options = (*files.any_other, "--method", "nearest-neighbor")
     missing = run(*options)
     assert missing.code == BAD_INPUT
     assert "--data" in missing.err
@@ -321,15 +290,7 @@ def test_a_method_that_looks_at_data_gets_it_without_the_outcome(files: Files) -
 
 
 def test_warnings_become_notes_on_stderr(files: Files) -> None:
-    command = (
-        "explain",
-        files.at / "people.csv",
-        "--model",
-        files.at / "model.safetensors",
-        "--any-other",
-        *QUICK,
-    )
-    done = program(*command, "--data", files.at / "data.csv")
+    done = program(*files.any_other, *QUICK, "--data", files.at / "data.csv")
     assert done.returncode == 0
     assert (
         done.stderr.splitlines()[0]

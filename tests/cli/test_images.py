@@ -30,7 +30,6 @@ from holdfast.images.io import load_images, read_images, write_images
 from holdfast.images.model import ImageModel, holds_images
 from holdfast.images.result import ImageCounterfactuals
 from holdfast.models.density import FeatureDensity
-from holdfast.models.formats import safetensors
 from holdfast.registry import (
     IMAGE_METHODS,
     METHODS,
@@ -38,11 +37,14 @@ from holdfast.registry import (
     describe,
     list_image_methods,
 )
+from support.header_reads import header_reads
+from support.images import COLUMNS
 from support.pages import pixels_of
 from support.tables import seeded
-from support.terminal import Ran, Stream, refused, run
+from support.terminal import Ran, Stream, refused, run, set_to
 
-TINY = ("--set", "width=8", "--set", "stages=2", "--set", "depth=1", "--set", "batch_size=16")
+TINY = set_to(width=8, stages=2, depth=1, batch_size=16)
+TRAIN = ("train", "images", "train.npz")
 N = 5  # images to ask about
 
 
@@ -73,17 +75,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     write_images(at / "train.npz", x[:300], y[:300])
     write_images(at / "asked.npz", x[300 : 300 + N], y[300 : 300 + N])
     write_images(at / "bare.npz", x[300 : 300 + N])
-    words = (
-        "train",
-        "images",
-        at / "train.npz",
-        "--epochs",
-        "4",
-        *TINY,
-        "--out",
-        at / "net.safetensors",
-    )
-    return Place(at, run(*words))
+    words = ("train", "images", at / "train.npz", "--epochs", "4", *TINY)
+    return Place(at, run(*words, "--out", at / "net.safetensors"))
 
 
 @pytest.fixture(autouse=True)
@@ -199,18 +192,7 @@ def test_densities_that_do_not_fit_are_refused(place: Place) -> None:
 
 
 def test_a_plain_network_on_a_terminal(tmp_path: Path) -> None:
-    words = (
-        "train",
-        "images",
-        "train.npz",
-        "--kind",
-        "plain",
-        "--epochs",
-        "1",
-        *TINY,
-        "--test",
-        "0",
-    )
+    words = (*TRAIN, "--kind", "plain", "--epochs", "1", *TINY, "--test", "0")
     ran = run(*words, "--out", tmp_path / "p.safetensors", terminal=True)
     assert ran.code == 0, ran.err
     assert re.fullmatch(
@@ -220,33 +202,14 @@ def test_a_plain_network_on_a_terminal(tmp_path: Path) -> None:
 
 
 def test_the_same_command_gives_the_same_network(place: Place, tmp_path: Path) -> None:
-    words = (
-        "train",
-        "images",
-        "train.npz",
-        "--set",
-        "epochs=4",
-        *TINY,
-        "--quiet",
-        "--out",
-        tmp_path / "n.safetensors",
-    )
-    ran = run(*words)
+    words = (*TRAIN, *set_to(epochs=4), *TINY, "--quiet")
+    ran = run(*words, "--out", tmp_path / "n.safetensors")
     assert (ran.code, ran.err) == (0, "")
     assert ImageModel.load(tmp_path / "n.safetensors").fingerprint() == place.model.fingerprint()
 
 
 def test_lines_per_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = (
-        "train",
-        "images",
-        "train.npz",
-        "--epochs",
-        "2",
-        *TINY,
-        "--out",
-        tmp_path / "n.safetensors",
-    )
+    words = (*TRAIN, "--epochs", "2", *TINY, "--out", tmp_path / "n.safetensors")
     ran = run(*words, "--progress")
     lines = ran.err.splitlines()
     assert [line.partition(":")[0] for line in lines] == ["epoch 1", "epoch 2", "next"]
@@ -363,17 +326,7 @@ def test_a_pipe_gets_json_and_nothing_else(answers: ImageCounterfactuals) -> Non
     assert (ran.code, ran.err) == (0, "")
     lines = json.loads(ran.out)
     assert lines == json.loads(json.dumps(hf.datasets.records(answers.table())))
-    assert lines[0].keys() == {
-        "row",
-        "label",
-        "target",
-        "status",
-        "probability",
-        "pixels",
-        "l1",
-        "iterations",
-        "reason",
-    }
+    assert lines[0].keys() == set(COLUMNS)
 
 
 def test_a_terminal_gets_a_table(
@@ -416,10 +369,7 @@ def test_options_reach_the_library(tmp_path: Path) -> None:
     words = (
         "--method",
         "deduce",
-        "--set",
-        "mu=2",
-        "--set",
-        "momentum_applies_to=choice",
+        *set_to(mu=2, momentum_applies_to="choice"),
         "--probability",
         "0.7",
     )
@@ -444,7 +394,7 @@ def test_options_reach_the_library(tmp_path: Path) -> None:
 
 
 def test_strict_tells_of_pairs_without_an_answer(tmp_path: Path) -> None:
-    words = ("--set", "max_iter=1", "--set", "delta=0.01", "--out", tmp_path / "a.json")
+    words = (*set_to(max_iter=1, delta=0.01), "--out", tmp_path / "a.json")
     assert explain(*words).code == 0
     assert explain(*words, "--strict").code == UNANSWERED
     lines = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
@@ -603,7 +553,7 @@ def test_bad_options_are_one_sentence(tmp_path: Path) -> None:
         refused(explain(*options.split()), sentence)
     np.save(tmp_path / "wide.npy", np.zeros((9, 9), dtype=bool))
     refused(explain("--locked", tmp_path / "wide.npy"), "locked has shape (9, 9)")
-    good = ("train", "images", "train.npz", "--out", tmp_path / "n.safetensors")
+    good = (*TRAIN, "--out", tmp_path / "n.safetensors")
     for options, sentence in {
         "--kind spectal": "unknown --kind 'spectal'; did you mean 'spectral'?",
         "--set widht=3": "no setting 'widht'; did you mean 'width'?",
@@ -614,7 +564,7 @@ def test_bad_options_are_one_sentence(tmp_path: Path) -> None:
     }.items():
         refused(run(*good, *options.split()), sentence)
     refused(run(*good, "--test", "1"), "--test must be at least 0 and below 1")
-    refused(run("train", "images", "train.npz", "--out", "n.pt"), "must end in .safetensors")
+    refused(run(*TRAIN, "--out", "n.pt"), "must end in .safetensors")
     # what is about tables is not there
     for options in ("--target x", "--hidden 3", "--tau 0.5", "--recipe r.toml"):
         ran = run(*good, *options.split())
@@ -636,14 +586,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_header_of_the_models_file_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    reads = list[Path]()
-    read_header = safetensors.read_header
-
-    def counted(path: Path) -> Any:
-        reads.append(path)
-        return read_header(path)
-
-    monkeypatch.setattr(safetensors, "read_header", counted)
+    reads = header_reads(monkeypatch)
     assert explain("--first", 1, "--set", "max_iter=2").code == 0
     assert reads == [Path("net.safetensors")]
 

@@ -30,10 +30,10 @@ from holdfast.cli.options import BAD_INPUT, INTERNAL, INTERRUPTED, UNANSWERED
 from holdfast.datasets import read_table, write_table
 from holdfast.registry import METHODS
 from support.tables import seeded
-from support.terminal import Ran, program, refused, run
+from support.terminal import Ran, program, refused, run, set_to
 
 MODEL = "model.safetensors"
-QUICK = ("--set", "steps=3", "--set", "bisections=1", "--set", "linearise=2", "--set", "polish=2")
+QUICK = set_to(steps=3, bisections=1, linearise=2, polish=2)
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import holdfast as hf
-from support.images import pairs_by_hand
+from support.images import COLUMNS, pairs_by_hand
 
 BLACK = [0, 0, 0]
 WHITE = [255, 255, 255]
@@ -27,17 +27,7 @@ def test_tables_say_what_became_of_each_pair() -> None:
     assert cfs.pixels.tolist()[:2] == [2, 0]
     assert np.isnan(cfs.pixels[2])
     table = cfs.table()
-    assert list(table.columns) == [
-        "row",
-        "label",
-        "target",
-        "status",
-        "probability",
-        "pixels",
-        "l1",
-        "iterations",
-        "reason",
-    ]
+    assert list(table.columns) == COLUMNS
     assert table["row"].tolist() == [0, 0, 1, 1]
     assert table["label"].tolist() == [0, 0, 2, 0]
     assert table["target"].tolist() == [1, 2, 1, 2]

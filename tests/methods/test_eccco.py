@@ -10,14 +10,11 @@ import torch
 from torch import Tensor, nn
 
 import holdfast as hf
-from holdfast._core.progress import Progress
-from holdfast._core.row_random import RowRandom
 from holdfast.methods._energy import decay
 from holdfast.methods._guided import GuidedWalk
 from holdfast.methods.eccco import set_size
 from holdfast.nn.architecture import mlp
-from holdfast.problem import SearchProblem, TimeBudget
-from support.tables import mixed_schema, mixed_table, seeded
+from support.tables import mixed_schema, mixed_table, problem_of, seeded
 from support.torch_models import Opaque
 
 D = 5
@@ -26,19 +23,6 @@ WIDE = hf.Schema.box(D, -50, 50)
 
 def points(n: int, d: int = D, seed: int = 0) -> Tensor:
     return torch.randn(n, d, generator=torch.Generator().manual_seed(seed))
-
-
-def asked(model: hf.Model, x: Tensor, target: Any) -> SearchProblem:
-    """The problem that `explain` would make, to follow a search step by step."""
-    goal = hf.Target.of(target).bind(model, model(x))
-    return SearchProblem(
-        model,
-        x,
-        goal,
-        model.schema.feasible(x),
-        RowRandom.of(0, x),
-        TimeBudget(None, Progress(False, "")),
-    )
 
 
 def linear(k: int, seed: int = 0) -> nn.Sequential:
@@ -87,7 +71,7 @@ def test_steps_on_a_linear_model_have_a_closed_form(k: int) -> None:
     w = net[0].weight.detach()
     b = net[0].bias.detach()
     with model.eval_mode():
-        problem = asked(model, x, k - 1)
+        problem = problem_of(model, x, k - 1)
         walk = GuidedWalk(how, problem)
         z = x
         for phi in (0.0535887, 0.0372041):
@@ -190,7 +174,7 @@ def test_half_and_two_classes_mean_that_the_class_changes() -> None:
     model = hf.Model.of(seeded(mlp(D, (8,), 2), 3), WIDE)
     x = points(40)
     with model.eval_mode():
-        problem = asked(model, x, 1)
+        problem = problem_of(model, x, 1)
         walk = GuidedWalk(hf.ECCCo(tau=0.5), problem)
         for t in range(50):
             p = walk.z
@@ -323,7 +307,7 @@ def test_immutables_directions_and_bounds_hold_at_every_step() -> None:
     assert ((x[:, 3] == reach.hi[:, 3]) | (x[:, 3] == reach.lo[:, 3])).any()
     with model.eval_mode():
         for target in (0, 1):
-            problem = asked(model, x, target)
+            problem = problem_of(model, x, target)
             walk = GuidedWalk(hf.ECCCo(lr=1.0, tau=0.99), problem)
             for t in range(50):
                 walk.step(problem, walk.row(problem.feasible), t)
@@ -341,7 +325,7 @@ def test_categories_are_whole_at_every_step() -> None:
     model = hf.Model.of(seeded(mlp(schema.width, (16,), 2)), schema)
     x = schema.encode(table)
     with model.eval_mode():
-        problem = asked(model, x, 1)
+        problem = problem_of(model, x, 1)
         walk = GuidedWalk(hf.ECCCo(lr=0.5), problem)
         for t in range(10):
             p = walk.row(problem.feasible)

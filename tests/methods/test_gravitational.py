@@ -8,12 +8,9 @@ import torch
 from torch import Tensor, nn
 
 import holdfast as hf
-from holdfast._core.progress import Progress
-from holdfast._core.row_random import RowRandom
 from holdfast.methods.gravitational import GravityWalk
 from holdfast.nn.architecture import mlp
-from holdfast.problem import SearchProblem, TimeBudget
-from support.tables import mixed_schema, mixed_table, seeded
+from support.tables import mixed_schema, mixed_table, problem_of, seeded
 
 D = 4
 WIDE = hf.Schema.box(D, -50, 50)
@@ -38,18 +35,6 @@ def first_column() -> hf.Model:
         net[0].weight.copy_(torch.tensor([[-1.0, 0, 0, 0], [1.0, 0, 0, 0]]))
         net[0].bias.zero_()
     return hf.Model.of(net, WIDE)
-
-
-def asked(model: hf.Model, x: Tensor, target: Any) -> SearchProblem:
-    goal = hf.Target.of(target).bind(model, model(x))
-    return SearchProblem(
-        model,
-        x,
-        goal,
-        model.schema.feasible(x),
-        RowRandom.of(0, x),
-        TimeBudget(None, Progress(False, "")),
-    )
 
 
 # ---- Gravitational
@@ -103,7 +88,7 @@ def test_the_step_follows_the_gradient_of_the_objective(neighbors: int) -> None:
     )
     wish = torch.arange(9) % 3
     with model.eval_mode():
-        problem = asked(model, x, wish)
+        problem = problem_of(model, x, wish)
         walk = GravityWalk(how, problem)
         for t in range(3):
             start = walk.z.clone()

@@ -11,30 +11,15 @@ import torch
 from torch import nn
 
 import holdfast as hf
-from holdfast._core.progress import Progress
-from holdfast._core.row_random import RowRandom
 from holdfast.distances import penalty_of
 from holdfast.methods import growing_spheres as spheres
 from holdfast.methods._candidate_projection import CandidateProjection
 from holdfast.methods._candidates import Candidates, Scratch, column_sum
 from holdfast.nn.architecture import mlp
-from holdfast.problem import SearchProblem, TimeBudget
-from support.tables import mixed_schema, mixed_table, seeded
+from support.tables import mixed_schema, mixed_table, problem_of, seeded
 
 D = 5
 TABLE = mixed_table(60, seed=3)
-
-
-def problem_of(model: hf.Model, x: torch.Tensor, target: Any = 1, seed: int = 0) -> SearchProblem:
-    goal = hf.Target(target).bind(model, model(x))
-    return SearchProblem(
-        model,
-        x,
-        goal,
-        model.schema.feasible(x),
-        RowRandom.of(seed, x),
-        TimeBudget(None, Progress(False, "")),
-    )
 
 
 def points(n: int, d: int = D, seed: int = 0, dtype: torch.dtype = torch.float32) -> torch.Tensor:

@@ -8,12 +8,10 @@ import torch
 from torch import nn
 
 import holdfast as hf
-from holdfast._core.progress import Progress
-from holdfast._core.row_random import RowRandom
 from holdfast.methods.min_cost import SINGLES, SPREAD, single_changes, spread
-from holdfast.problem import SLACK, SearchProblem, TimeBudget
-from holdfast.target import Target
+from holdfast.problem import SLACK, SearchProblem
 from support.regions import nearest
+from support.tables import problem_of
 
 NETWORKS = 30
 ROWS = 5
@@ -56,14 +54,12 @@ def test_answers_of_small_networks_are_close_to_the_exact_optimum(norm: int) -> 
     assert ratio.max() <= 1.15
 
 
-def problem_of(schema: hf.Schema, x: torch.Tensor) -> SearchProblem:
+def refused_by_a_network(schema: hf.Schema, x: torch.Tensor) -> SearchProblem:
     """Refused rows of a network that nobody trained."""
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(schema.width, 8), nn.ReLU(), nn.Linear(8, 2)).double()
     model = hf.Model.of(net, schema, classes=["no", "yes"])
-    goal = Target.of("yes").bind(model, model(x))
-    budget = TimeBudget(None, Progress(False, ""))
-    return SearchProblem(model, x, goal, schema.feasible(x), RowRandom.of(0, x), budget)
+    return problem_of(model, x, "yes")
 
 
 def test_single_changes_are_the_ends_of_each_range_and_the_other_levels() -> None:
@@ -75,7 +71,7 @@ def test_single_changes_are_the_ends_of_each_range_and_the_other_levels() -> Non
         ]
     )
     x = torch.tensor([[4.0, 1.0, 0.0, 0.0, 1.0, 0.0]]).double()
-    with (problem := problem_of(schema, x)).model.eval_mode():
+    with (problem := refused_by_a_network(schema, x)).model.eval_mode():
         places = single_changes(problem)[0]
     # one stays
     moved = [(4.0, 1.0, 0.0, 1.0, 0.0, 0.0), (4.0, 1.0, 0.0, 0.0, 0.0, 1.0), tuple(x[0].tolist())]
@@ -85,7 +81,7 @@ def test_single_changes_are_the_ends_of_each_range_and_the_other_levels() -> Non
 
 def test_of_many_single_changes_the_tangent_chooses() -> None:
     x = torch.rand(3, 100, generator=torch.Generator().manual_seed(0)).double()
-    with (problem := problem_of(hf.Schema.box(100, 0, 1), x)).model.eval_mode():
+    with (problem := refused_by_a_network(hf.Schema.box(100, 0, 1), x)).model.eval_mode():
         places = single_changes(problem)
         _, grad = problem.gap_and_gradient(x)
     delta = places - x[:, None]
@@ -98,7 +94,7 @@ def test_of_many_single_changes_the_tangent_chooses() -> None:
 def test_places_are_spread_over_what_can_be_reached() -> None:
     x = torch.full((2, 3), 0.5).double()
     with (
-        problem := problem_of(hf.Schema.box(3, 0, 1).change(x0={"change": "fixed"}), x)
+        problem := refused_by_a_network(hf.Schema.box(3, 0, 1).change(x0={"change": "fixed"}), x)
     ).model.eval_mode():
         places = spread(problem)
     assert places.shape == (2, SPREAD, 3)

@@ -7,15 +7,12 @@ import torch
 from torch import nn
 
 import holdfast as hf
-from holdfast._core.progress import Progress
-from holdfast._core.row_random import RowRandom
 from holdfast.distances import l1
 from holdfast.methods._autoencoder import TableAutoencoder
 from holdfast.methods._autoencoder_training import autoencoder
 from holdfast.methods.revise import LatentWalk
 from holdfast.nn.architecture import mlp
-from holdfast.problem import SearchProblem, TimeBudget
-from support.tables import Latent, mixed_schema, mixed_table, points, seeded
+from support.tables import Latent, mixed_schema, mixed_table, points, problem_of, seeded
 
 D = 5
 BOX = hf.Schema.box(D)
@@ -56,15 +53,7 @@ def test_the_first_step_follows_the_gradient_of_the_objective(norm: Any) -> None
     x = schema.encode(table)[:16]
     how = hf.Descent(norm=norm, lam=0.3, optimizer="sgd", lr=1.0, steps=3)
     with model.eval_mode():
-        goal = hf.Target(1).bind(model, model(x))
-        problem = SearchProblem(
-            model,
-            x,
-            goal,
-            schema.feasible(x),
-            RowRandom.of(0, x),
-            TimeBudget(None, Progress(False, "")),
-        )
+        problem = problem_of(model, x)
         walk = LatentWalk(how, problem, net)
         start = walk.z.clone()
         p, u = walk.advance(problem, 0)

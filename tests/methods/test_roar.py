@@ -13,8 +13,6 @@ from sklearn.linear_model import Ridge
 from torch import Tensor, nn
 
 import holdfast as hf
-from holdfast._core.progress import Progress
-from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import rows_per_chunk
 from holdfast.distances import l2, linf
 from holdfast.methods import _local_linear as lime
@@ -27,10 +25,9 @@ from holdfast.methods._local_linear import (
 )
 from holdfast.methods.roar import worst_shift
 from holdfast.nn.architecture import mlp
-from holdfast.problem import SearchProblem, TimeBudget
-from holdfast.target import Target
+from holdfast.problem import SearchProblem
 from support.refused import refuses
-from support.tables import N, mixed_table, seeded
+from support.tables import N, mixed_table, problem_of, seeded
 
 D = 4
 BOX = hf.Schema.box(D)
@@ -53,19 +50,6 @@ def linear(w: Tensor = W, b: float = B) -> hf.Model:
 def refused(n: int = 40) -> Tensor:
     x = points(3 * n, 1)
     return x[x @ W + B < 0][:n]
-
-
-def ask(model: hf.Model, x: Tensor, target: object = 1) -> SearchProblem:
-    with model.eval_mode():
-        goal = Target(target).bind(model, model(x))
-    return SearchProblem(
-        model,
-        x,
-        goal,
-        model.schema.feasible(x),
-        RowRandom.of(0, x),
-        TimeBudget(None, Progress(False, "")),
-    )
 
 
 # ---- the inner maximum
@@ -138,7 +122,7 @@ def test_small_steps_never_raise_the_worst_case_loss(settings: dict[str, object]
 def test_gradient_of_the_worst_case_loss() -> None:
     model = linear()
     x = refused(8)
-    problem = ask(model, x)
+    problem = problem_of(model, x)
     z = x + points(8, 4) * 0.3
     for e in (hf.ROAR(), hf.ROAR(norm="l2"), hf.ROAR(distance="mse", delta=0.5)):
         e.fit(model, points(50))
@@ -237,7 +221,7 @@ def test_planes_are_those_of_ridge_on_the_same_neighbors(
     shares = shares_of(x, schema.encoding(torch.float64))
     d = schema.width
     samples = 300
-    problem = ask(model, x[:N])
+    problem = problem_of(model, x[:N])
     with model.eval_mode():
         plane = fit_planes(
             problem, shares, samples=samples, noise=0.1, kernel=0.75, ridge=1.0, intercept=intercept
@@ -289,7 +273,7 @@ def test_neighbors_are_drawn_as_the_paper_says() -> None:
     assert torch.allclose(shares[layout.one_hot], x[:, layout.one_hot].mean(0))
     model = hf.Model.of(seeded(mlp(schema.width, (4,), 1)).double(), schema)
     assert [b[2] for b in blocks_of(layout)] == [False, True, False]
-    problem = ask(model, x[:16])
+    problem = problem_of(model, x[:16])
     z = torch.empty(16, 5000, schema.width).double()
     again = torch.empty(1, 5000, schema.width).double()
     Neighbors.of(layout, shares, 0.1).draw(problem, z)
@@ -316,7 +300,7 @@ def test_planes_of_a_line_are_the_line() -> None:
     model = linear()
     x = refused(16)
     with model.eval_mode():
-        problem = ask(model, x)
+        problem = problem_of(model, x)
         plane = fit_planes(
             problem,
             torch.zeros(D),

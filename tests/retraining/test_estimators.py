@@ -4,12 +4,10 @@ audit."""
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from lightgbm import LGBMClassifier, LGBMRegressor
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import (
     GradientBoostingClassifier,
     HistGradientBoostingClassifier,
@@ -21,7 +19,7 @@ from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import FunctionTransformer
 from torch import nn
 from xgboost import XGBClassifier, XGBRegressor
 
@@ -32,35 +30,9 @@ from holdfast.retraining.base_run import BaseRun
 from holdfast.retraining.families import FOR_ESTIMATORS, FOR_NETWORKS, family
 from holdfast.retraining.loop import Variation
 from holdfast.retraining.recipe import Recipe
+from support.households import NUMBERS, SCHEMA, WEALTH, N, X, Y, piped
 
 torch.set_num_threads(1)
-RNG = np.random.default_rng(3)
-N = 90
-X = pd.DataFrame(
-    {
-        "income": RNG.normal(3000, 800, N).round(),
-        "debt": RNG.normal(500, 200, N).round(),
-        "home": RNG.choice(["own", "rent", "none"], N),
-    },
-    index=[f"p{i}" for i in range(N)],
-)
-Y = pd.Series(
-    np.where(X.income - 2 * X.debt + 300 * (X.home == "own") > 2000, "yes", "no"), index=X.index
-)
-SCHEMA = hf.Schema.infer(X)
-NUMBERS = X[["income", "debt"]]
-WEALTH = X.income - 2 * X.debt
-
-
-def piped(estimator: Any) -> Any:
-    return make_pipeline(
-        ColumnTransformer(
-            [("home", OneHotEncoder(sparse_output=False), ["home"])], remainder=StandardScaler()
-        ),
-        estimator,
-    )
-
-
 KINDS: dict[str, Any] = {
     "logistic": piped(LogisticRegression()),
     "forest": piped(RandomForestClassifier(5)),

@@ -11,7 +11,6 @@ import pytest
 import torch
 from lightgbm import LGBMClassifier, LGBMRegressor
 from safetensors.torch import load_file, save_file
-from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     RandomForestClassifier,
@@ -20,7 +19,7 @@ from sklearn.ensemble import (
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import FunctionTransformer
 from torch import nn
 from xgboost import XGBClassifier, XGBRegressor
 
@@ -30,36 +29,12 @@ from holdfast.models.formats import safetensors, sandbox
 from holdfast.retraining import store
 from holdfast.retraining.bank import ModelBank
 from holdfast.retraining.recipe import Recipe
+from support.households import NUMBERS, SCHEMA, WEALTH, N, X, Y, piped
 from support.versions import FILES_HOLD_HISTOGRAMS
 
 torch.set_num_threads(1)
-RNG = np.random.default_rng(5)
-N = 80
-X = pd.DataFrame(
-    {
-        "income": RNG.normal(3, 1, N),
-        "debt": RNG.normal(1, 0.5, N),
-        "home": RNG.choice(["own", "rent"], N),
-    },
-    index=[f"p{i}" for i in range(N)],
-)
-Y = pd.Series(np.where(X.income - X.debt + (X.home == "own") > 2.4, "yes", "no"), index=X.index)
-SCHEMA = hf.Schema.infer(X)
 FRAME = X.assign(home=X.home.astype("category"))
 LEVELS = hf.Schema.infer(FRAME)
-NUMBERS = X[["income", "debt"]]
-WEALTH = X.income - X.debt
-
-
-def piped(estimator: Any) -> Any:
-    return make_pipeline(
-        ColumnTransformer(
-            [("home", OneHotEncoder(sparse_output=False), ["home"])], remainder=StandardScaler()
-        ),
-        estimator,
-    )
-
-
 XGB = {"n_estimators": 3, "n_jobs": 1}
 LGBM = {"n_estimators": 3, "n_jobs": 1, "min_child_samples": 5, "verbose": -1}
 KINDS: dict[str, tuple[Any, Any, Any, hf.Schema]] = {
@@ -81,7 +56,7 @@ KINDS: dict[str, tuple[Any, Any, Any, hf.Schema]] = {
     "three classes of lightgbm": (
         piped(LGBMClassifier(**LGBM)),
         X,
-        pd.Series(list("abc" * 27)[:N], X.index),
+        pd.Series(list("abc" * 30), X.index),
         SCHEMA,
     ),
     "forest of numbers": (RandomForestRegressor(3), NUMBERS, WEALTH, hf.Schema.infer(NUMBERS)),
@@ -189,7 +164,7 @@ def test_a_search_is_saved_as_what_it_found(tmp_path: Path) -> None:
 
 def test_what_cannot_be_saved_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     def ratio(table: Any) -> Any:
-        return 1 / (1 + np.exp(2 - table["income"].to_numpy()))
+        return 1 / (1 + np.exp(3 - table["income"].to_numpy() / 1000))
 
     own = make_pipeline(
         FunctionTransformer(lambda table: table[["income", "debt"]]), LogisticRegression()

@@ -10,15 +10,13 @@ import torch
 from torch import nn
 
 import holdfast as hf
-from holdfast._core.progress import Progress
-from holdfast._core.row_random import RowRandom
 from holdfast.errors import SettingError
 from holdfast.methods._walk import SoftWalk
 from holdfast.nn.architecture import mlp
-from holdfast.problem import SearchProblem, TimeBudget
+from holdfast.problem import SearchProblem
 from holdfast.schema.encoding import Encoding
 from holdfast.target import Target
-from support.tables import mixed_schema, mixed_table, seeded
+from support.tables import mixed_schema, mixed_table, problem_with, seeded
 
 TABLE = mixed_table(60)
 OPEN = hf.Schema.infer(TABLE)  # everything may change
@@ -40,14 +38,7 @@ def question(model: hf.Model, frame: pd.DataFrame) -> SearchProblem:
     with model.eval_mode():
         x = model.schema.encode(frame, model.dtype)
         goal = Target("yes").bind(model, model.score_frame(frame, x))
-    return SearchProblem(
-        model,
-        x,
-        goal,
-        model.schema.feasible(x),
-        RowRandom.of(0, x),
-        TimeBudget(None, Progress(False, "")),
-    )
+    return problem_with(goal, model, x)
 
 
 # ---- the map

@@ -17,6 +17,18 @@ from holdfast.images.result import ImageCounterfactuals
 from holdfast.nn.stack import lent_generator
 from holdfast.target import BoundTarget
 
+COLUMNS = [  # of the table of answers
+    "row",
+    "label",
+    "target",
+    "status",
+    "probability",
+    "pixels",
+    "l1",
+    "iterations",
+    "reason",
+]
+
 
 @cache
 def digits() -> tuple[Tensor, Tensor]:

@@ -8,6 +8,8 @@ because everything outside is farther. The last ball holds the whole box, so not
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
@@ -15,6 +17,27 @@ Array = np.ndarray
 Layers = list[tuple[Array, Array]]
 Ranges = list[tuple[Array, Array]]  # lowest and highest pre-activations, by hidden layer
 TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class Question:
+    """The nearest z to x in the box lo <= z <= hi, by weighted L1, whose every gap is at least the
+    margin."""
+
+    weights: Layers
+    x: Array
+    wanted: int
+    lo: Array
+    hi: Array
+    margin: float
+    cost: Array
+
+    def within(self, radius: float) -> Question:
+        """The same in the smallest box that has all points at most radius away."""
+        reach = radius / self.cost
+        return replace(
+            self, lo=np.maximum(self.lo, self.x - reach), hi=np.minimum(self.hi, self.x + reach)
+        )
 
 
 def gaps(weights: Layers, z: np.ndarray, wanted: int) -> np.ndarray:
@@ -46,15 +69,16 @@ def nearest_l1(
     if not (np.isfinite([x, lo, hi, cost]).all() and (lo <= hi).all() and (cost > 0).all()):
         raise ValueError("x, lo, hi and cost must be finite, with lo <= hi and cost > 0")
 
+    asked = Question(weights, x, wanted, lo, hi, margin, cost)
     farthest = float(cost @ np.maximum(abs(lo - x), abs(hi - x)))
     for radius in farthest * 0.5 ** np.arange(6, -1, -1):
-        near = np.maximum(lo, x - radius / cost), np.minimum(hi, x + radius / cost)
-        if (near[0] > near[1]).any():  # x lies outside the box, by more than this radius
+        near = asked.within(radius)
+        if (near.lo > near.hi).any():  # x lies outside the box, by more than this radius
             continue
-        found = _within(weights, x, wanted, *near, margin, cost, radius)
+        found = _within(near, radius)
         if found is not None:
             bound, on = found
-            z = np.clip(_polish(weights, x, wanted, lo, hi, margin, cost, on), lo, hi)
+            z = np.clip(_polish(asked, on), lo, hi)
             distance = float(cost @ abs(z - x))
             short = margin - gaps(weights, z, wanted).min()
             # The bound is proven by the solver, the distance measured on z: if they meet, z is
@@ -90,32 +114,27 @@ def _ranges(
     return ranges
 
 
-def _within(
-    weights: Layers,
-    x: Array,
-    wanted: int,
-    lo: Array,
-    hi: Array,
-    margin: float,
-    cost: Array,
-    radius: float,
-) -> tuple[float, list[np.ndarray]] | None:
+def _within(asked: Question, radius: float) -> tuple[float, list[np.ndarray]] | None:
     """Best point at most radius away: (proven lower bound, which neurons are on), or None if there
     is none.
 
     Columns: z, then up and down (z - x = up - down), then for each hidden layer its outputs h and
     switches s.
     """
-    ranges = _ranges(weights, x, lo, hi, radius * (abs(weights[0][0]) / cost).max(axis=1))
+    weights = asked.weights
+    x = asked.x
+    wanted = asked.wanted
+    reach = radius * (abs(weights[0][0]) / asked.cost).max(axis=1)
+    ranges = _ranges(weights, x, asked.lo, asked.hi, reach)
     n = x.size
     width = 3 * x.size + 2 * sum(low.size for low, _ in ranges)
     eye = np.eye(width)
-    c = np.concatenate([np.zeros(n), cost, cost, np.zeros(width - 3 * n)])
+    c = np.concatenate([np.zeros(n), asked.cost, asked.cost, np.zeros(width - 3 * n)])
     lb = np.zeros(width)
     ub = np.full(width, np.inf)
     binary = np.zeros(width)
-    lb[:n] = lo
-    ub[:n] = hi
+    lb[:n] = asked.lo
+    ub[:n] = asked.hi
     rows = [(eye[:n] - eye[n : 2 * n] + eye[2 * n : 3 * n], x, x), (c[None], -np.inf, radius)]
     h = eye[:n]
     at = 3 * n
@@ -140,7 +159,11 @@ def _within(
         at += 2 * m
     W, b = weights[-1]
     rows.append(
-        (np.delete(W[wanted] - W, wanted, 0) @ h, margin - np.delete(b[wanted] - b, wanted), np.inf)
+        (
+            np.delete(W[wanted] - W, wanted, 0) @ h,
+            asked.margin - np.delete(b[wanted] - b, wanted),
+            np.inf,
+        )
     )
     # HiGHS stops at an absolute gap of 1e-6 that milp cannot change; a scaled objective makes it
     # 1e-9.
@@ -159,26 +182,20 @@ def _within(
     return bound / 1e3, [found.x[s_at] > 0.5 for s_at in switches]
 
 
-def _polish(
-    weights: Layers,
-    x: Array,
-    wanted: int,
-    lo: Array,
-    hi: Array,
-    margin: float,
-    cost: Array,
-    on: list[Array],
-) -> Array:
+def _polish(asked: Question, on: list[Array]) -> Array:
     """The best point with these neurons on: a plain LP, without big-M.
 
     Solved again because milp takes no tolerance, and a switch 1e-6 away from whole lets a big-M row
     leak.
     """
+    weights = asked.weights
+    x = asked.x
+    wanted = asked.wanted
     # z = A [up, down] + a
     A = np.hstack([np.eye(x.size), -np.eye(x.size)])
     a = x
     rows = [A, -A]
-    sides = [hi - a, a - lo]
+    sides = [asked.hi - a, a - asked.lo]
     for (W, b), active in zip(weights[:-1], on, strict=False):
         A = W @ A
         a = W @ a + b
@@ -192,9 +209,9 @@ def _polish(
     D = np.delete(W[wanted] - W, wanted, 0)
     d = np.delete(b[wanted] - b, wanted)
     rows.append(-D @ A)
-    sides.append(D @ a + d - margin)
+    sides.append(D @ a + d - asked.margin)
     best = linprog(
-        np.tile(cost, 2),
+        np.tile(asked.cost, 2),
         np.concatenate(rows),
         np.concatenate(sides),
         method="highs",

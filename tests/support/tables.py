@@ -13,6 +13,7 @@ from holdfast._core.row_random import RowRandom
 from holdfast.methods._latent import LatentMethod
 from holdfast.nn.architecture import mlp
 from holdfast.problem import SearchProblem, TimeBudget
+from holdfast.target import BoundTarget, TargetLike
 
 N = 7
 
@@ -72,18 +73,20 @@ def points(n: int, d: int = 5, seed: int = 0, dtype: torch.dtype = torch.float32
 
 
 def problem_of(
-    model: hf.Model, x: torch.Tensor, target: object = 1, seed: int = 0
+    model: hf.Model, x: torch.Tensor, target: TargetLike = 1, seed: int = 0
 ) -> SearchProblem:
-    """What a search is asked, for encoded rows."""
-    goal = hf.Target(target).bind(model, model(x))
-    return SearchProblem(
-        model,
-        x,
-        goal,
-        model.schema.feasible(x),
-        RowRandom.of(seed, x),
-        TimeBudget(None, Progress(False, "")),
-    )
+    """The problem that `explain` would make of encoded rows, to follow a search step by step."""
+    with model.eval_mode():
+        goal = hf.Target.of(target).bind(model, model(x))
+    return problem_with(goal, model, x, seed)
+
+
+def problem_with(
+    goal: BoundTarget, model: hf.Model, x: torch.Tensor, seed: int = 0
+) -> SearchProblem:
+    """The same for a goal that is bound already; there is no limit of time."""
+    budget = TimeBudget(None, Progress(False, ""))
+    return SearchProblem(model, x, goal, model.schema.feasible(x), RowRandom.of(seed, x), budget)
 
 
 @dataclass(frozen=True)

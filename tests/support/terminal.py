@@ -32,6 +32,11 @@ class Stream(io.TextIOWrapper):
         return self.buffer.getvalue().decode()
 
 
+def set_to(**values: object) -> tuple[str, ...]:
+    """The words of the command that set these settings."""
+    return tuple(word for name, value in values.items() for word in ("--set", f"{name}={value}"))
+
+
 def run(*argv: object, terminal: bool = False) -> Ran:
     """The command in this process, with streams of its own."""
     out = Stream(terminal)

@@ -15,20 +15,11 @@ import typer
 import holdfast as hf
 from holdfast.cli.main import app
 from holdfast.datasets import read_table, write_table
-from support.terminal import program, refused, run
+from support.loans import write_loans
+from support.terminal import program, refused, run, set_to
 
-QUICK = ("--set", "epochs=15", "--set", "lr=0.02", "--set", "batch_size=32")
-SMALL = (
-    *QUICK,
-    "--set",
-    "encoder=16",
-    "--set",
-    "predictor=8",
-    "--set",
-    "generator=8",
-    "--set",
-    "l2=2.0",
-)
+QUICK = set_to(epochs=15, lr=0.02, batch_size=32)
+SMALL = (*QUICK, *set_to(encoder=16, predictor=8, generator=8, l2=2.0))
 LOANS = ("loans.csv", "--target", "approved")
 NETWORK = ("train", "network", *LOANS)
 COUNTERNET = ("train", "recourse", *LOANS, "--kind", "counternet")
@@ -50,15 +41,12 @@ def loans(rows: int, seed: int = 0) -> pd.DataFrame:
 @pytest.fixture(autouse=True)
 def _inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    write_table(loans(400), "loans.csv")
-    people = loans(60, seed=1)
-    denied = people[people["approved"] == "no"].drop(columns="approved")
-    write_table(denied.head(12), "people.csv")
+    write_loans(loans, 400)
 
 
 @pytest.mark.parametrize("kind", ["counternet", "rocoursenet"])
 def test_a_recourse_network_from_table_to_answers(kind: str) -> None:
-    few = ("--set", "outer=1", "--set", "inner=1") if kind == "rocoursenet" else ()
+    few = set_to(outer=1, inner=1) if kind == "rocoursenet" else ()
     ran = run(
         "train",
         "recourse",
@@ -139,12 +127,7 @@ def test_an_audit_of_a_recourse_networks_answers() -> None:
 
 
 def test_a_plain_network_and_its_recipe() -> None:
-    words = (
-        *NETWORK,
-        *QUICK,
-        "--set",
-        "hidden=16,8",
-    )
+    words = (*NETWORK, *QUICK, *set_to(hidden="16,8"))
     ran = run(*words, "--recipe", "recipe.toml", "--quiet", "--out", "m.safetensors")
     assert (ran.code, ran.err) == (0, "")
     report = json.loads(ran.out)
@@ -339,7 +322,7 @@ def test_a_network_may_be_attacked_while_it_learns() -> None:
 
 def test_settings_of_the_shift_are_those_of_a_rocoursenet_only() -> None:
     refused(run(*COUNTERNET, "--set", "outer=1"), "counternet has no setting 'outer'")
-    words = ("train", "recourse", *LOANS, *SMALL, "--set", "outer=1", "--set", "ascend=false")
+    words = ("train", "recourse", *LOANS, *SMALL, *set_to(outer=1, ascend="false"))
     assert run(*words).code == 0
     net = hf.RoCourseNet.load("recourse.safetensors")
     assert net.shift == hf.Shift(outer=1, ascend=False)

@@ -19,11 +19,12 @@ from holdfast.cli.options import BAD_INPUT
 from holdfast.cli.train._run import labelled
 from holdfast.datasets import held_out, read_table, write_table
 from holdfast.training.counterfactual.generators import GeneratorSettings
-from support.terminal import Ran, Stream, program, refused, run
+from support.loans import write_loans
+from support.terminal import Ran, Stream, program, refused, run, set_to
 
 EPOCHS = 5
 GOOD = ("train", "counterfactual", "weighed_loans.csv", "--target", "approved")
-BRIEF = ("--epochs", EPOCHS, "--hidden", "16", "--set", "lr=0.02", "--set", "batch_size=32")
+BRIEF = ("--epochs", EPOCHS, "--hidden", "16", *set_to(lr=0.02, batch_size=32))
 
 
 def weighed(rows: int, seed: int = 0) -> pd.DataFrame:
@@ -44,10 +45,7 @@ def weighed(rows: int, seed: int = 0) -> pd.DataFrame:
 @pytest.fixture(autouse=True)
 def _inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    write_table(weighed(300), "weighed_loans.csv")
-    people = weighed(60, seed=1)
-    denied = people[people["approved"] == "no"].drop(columns="approved")
-    write_table(denied.head(12), "weighed_people.csv")
+    write_loans(weighed, 300, "weighed_")
 
 
 def watched(*argv: object) -> Ran:
@@ -186,12 +184,7 @@ def test_help_tells_the_true_defaults() -> None:
         (
             "--generator",
             "revise",
-            "--set",
-            "generator__epochs=3",
-            "--set",
-            "generator__hidden=8",
-            "--set",
-            "latent=2",
+            *set_to(generator__epochs=3, generator__hidden=8, latent=2),
         ),
         ("--objective", "draft", "--set", "refresh=batch"),
         ("--objective", "plain"),

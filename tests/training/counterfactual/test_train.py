@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import holdfast as hf
 from holdfast._core.progress import Progress
-from holdfast.datasets import load
+from holdfast.datasets import Dataset, load
 from holdfast.methods._energy import decay
 from holdfast.nn.architecture import mlp
 from holdfast.nn.module_stack import ModuleStack, stack_of
@@ -33,6 +33,7 @@ from holdfast.training.counterfactual.objective import (
 )
 from holdfast.training.counterfactual.pairs import BatchSplit, ContrastPairs, RowDraws
 from holdfast.training.counterfactual.search import SearchSettings, search_counterfactuals
+from holdfast.training.counterfactual.train import CounterfactualTraining
 from support.tables import mixed_schema, mixed_table, seeded
 
 F64 = torch.float64
@@ -644,16 +645,22 @@ def test_no_gradient_goes_through_the_search_and_it_changes_nothing() -> None:
         assert torch.equal(models.state()[name], alone.state()[name])
 
 
+def unscaled(data: Dataset) -> Schema:
+    return Schema.infer(data.X, scaling="none")
+
+
+def fit_to_points(data: Dataset, epochs: int, **how: Any) -> CounterfactualTraining:
+    """The paper's network for points in the plane, taught."""
+    recipe = hf.Recipe(hidden=(32,), epochs=epochs, batch_size=30)
+    search = hf.CounterfactualSearch(tau=0.5)
+    return hf.train_counterfactual(recipe, data.X, data.y, unscaled(data), search=search, **how)
+
+
 def test_without_the_ridge_energies_run_away() -> None:
-    data = load("linearly_separable", n=3000)
-    schema = Schema.infer(data.X, scaling="none")
-    fit = hf.train_counterfactual(
-        hf.Recipe(hidden=(32,), epochs=15, batch_size=30),
-        data.X,
-        data.y,
-        schema,
+    fit = fit_to_points(
+        load("linearly_separable", n=3000),
+        15,
         objective="energy",
-        search=hf.CounterfactualSearch(tau=0.5),
         variants={"none": {"l_reg": 0.0}, "some": {"l_reg": 0.1}},
     )
     ridge = fit.history.pivot(index="epoch", columns="variant", values="ridge")
@@ -732,15 +739,12 @@ def test_counterfactuals_of_taught_networks_are_more_plausible(
     data = load(name, n=4500)
     rows = data.take(range(3000))
     test = data.take(range(3600, 4500))
-    schema = Schema.infer(rows.X, scaling="none")
-    fit = hf.train_counterfactual(
-        hf.Recipe(hidden=(32,), epochs=100, batch_size=30),
-        rows.X,
-        rows.y,
-        schema,
+    schema = unscaled(rows)
+    fit = fit_to_points(
+        rows,
+        100,
         seeds=3,
         objective=hf.CounterfactualObjective(l_reg=l_reg),
-        search=hf.CounterfactualSearch(tau=0.5),
         variants={"taught": {}, "plain": {"objective": "plain"}},
         validation=(test.X, test.y),
     )
