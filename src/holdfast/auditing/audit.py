@@ -13,7 +13,6 @@ retrained models that could come; the statements are about all of them. That is 
 that had no part in finding the answers, and that are different ones: see `independence`.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
@@ -34,7 +33,8 @@ from holdfast.auditing.files import (
     arguments_of,
     column,
     facts_of,
-    metadata,
+    known_ending,
+    read_metadata,
 )
 from holdfast.auditing.independence import counted, refuse_guides
 from holdfast.auditing.verdicts import (
@@ -47,7 +47,7 @@ from holdfast.auditing.verdicts import (
 )
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.datasets import records
-from holdfast.errors import FileError, SettingError
+from holdfast.errors import SettingError
 from holdfast.models.base import Model, ModelLike
 from holdfast.retraining.bank import ModelBank
 from holdfast.retraining.families import FAMILIES
@@ -375,12 +375,7 @@ class Audit:
         `Counterfactuals.load` reads it as well.
         """
         path = Path(path)
-        ending = path.suffix.lower()
-        if ending not in (".parquet", ".json"):
-            raise FileError(
-                f"cannot write {str(path)!r}: the extension must be one of .parquet, .json"
-            )
-        if ending == ".json":
+        if known_ending(path, (".parquet", ".json")) == ".json":
             self.to_json(path)
             return
         self.cfs.save(path)
@@ -391,16 +386,12 @@ class Audit:
     def load(cls, path: str | Path) -> "Audit":
         """Read a .parquet file written by `save`."""
         cfs = Counterfactuals.load(path)
-        text = metadata(path, MARK)
-        if text is None:
-            raise FileError(
-                f"{str(path)!r} holds answers and no audit of them; it was not written by "
-                "Audit.save"
-            )
-        try:
-            return cls(*arguments_of(cfs, column(path, HELD), json.loads(text)))
-        except Exception as error:  # the file may say anything
-            raise FileError(f"{str(path)!r} is damaged ({type(error).__name__}: {error})") from None
+        return read_metadata(
+            path,
+            MARK,
+            "answers and no audit of them; it was not written by Audit.save",
+            lambda facts: cls(*arguments_of(cfs, column(path, HELD), facts)),
+        )
 
     # ---- in words
 

@@ -26,10 +26,10 @@ from torch import Tensor
 
 from holdfast._core.types import Outcomes
 from holdfast.errors import SettingError
-from holdfast.images.autoencoders import Codec, ConvVAE, ready_for
+from holdfast.images.autoencoders import Codec, ConvVAE, check_takes, ready_for
 from holdfast.images.deduce import cross_entropy
 from holdfast.images.explainer import ImageExplainer, ImageFound, ImageSearchProblem
-from holdfast.images.model import ImageModel, ImageModelLike, ImagesLike, as_images, padded, words
+from holdfast.images.model import ImageModel, ImageModelLike, ImagesLike, as_images, padded
 
 Optimizer = Literal["sgd", "adam"]
 STEPS: dict[Optimizer, float] = {"sgd": 1e-5, "adam": 0.05}
@@ -102,10 +102,7 @@ class REVISE(ImageExplainer):
         patient = self.patience is None or self.patience >= 1
         if not patient:
             raise SettingError(f"patience must be at least 1, or None, got {self.patience}")
-        size = words(model.size)
-        own = words(self.vae_.size)
-        if size != own:
-            raise SettingError(f"the VAE is for images of {own}, the model takes {size}")
+        check_takes(self.vae_, "VAE", model.size)
 
     def search(self, problem: ImageSearchProblem) -> ImageFound:
         n = len(problem)

@@ -49,8 +49,10 @@ class ECCCo(GuidedMethod):
     >>> import holdfast as hf
     >>> data = hf.datasets.moons(n=200)
     >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
-    >>> len(hf.ECCCo().explain(model, data.X.head(20), "yes"))
-    20
+    >>> typical = hf.ECCCo(energy=5).explain(model, data.X.head(20), "yes")
+    >>> near = hf.ECCCo(energy=0).explain(model, data.X.head(20), "yes")
+    >>> float(typical.cost("l1").mean()) > float(near.cost("l1").mean())
+    True
 
     Reference:
         Altmeyer, Farmanbar, van Deursen and Liem 2024, "Faithful Model Explanations through

@@ -42,9 +42,9 @@ class LatentSearch(LatentMethod):
     >>> data = hf.datasets.moons(n=200)
     >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
     >>> method = hf.LatentSearch(radius=3.0, samples=50, hidden=(16,), latent=2, epochs=5)
-    >>> method = method.fit(model, data.X)
-    >>> len(method.explain(model, data.X.head(20), "yes"))
-    20
+    >>> cfs = method.fit(model, data.X).explain(model, data.X.head(20), "yes")
+    >>> bool(cfs.found.any())
+    True
 
     Reference:
         Pawelczyk et al. 2020 (C-CHVAE); Black et al. 2022, "Consistent Counterfactuals for

@@ -79,8 +79,8 @@ class RBR(DataMethod):
     >>> data = hf.datasets.moons(n=200)
     >>> model = hf.Model.of(LogisticRegression().fit(data.X, data.y), data.schema)
     >>> method = hf.RBR(samples=50, scan=20, steps=50).fit(model, data.X)
-    >>> len(method.explain(model, data.X.head(20), "yes"))
-    20
+    >>> bool(method.explain(model, data.X.head(20), "yes").found.all())
+    True
 
     Reference:
         Nguyen, Bui, Nguyen, Yue and Nguyen 2022, "Robust Bayesian Recourse".

@@ -1,7 +1,6 @@
 """What certainty costs: for every person the cheapest plan for each share of models that is to
 accept it."""
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,10 +18,10 @@ from holdfast.auditing.files import (
     arguments_of,
     column,
     facts_of,
-    metadata,
+    known_ending,
+    read_metadata,
 )
 from holdfast.datasets.tables import records
-from holdfast.errors import FileError
 
 NONE = -1
 HOLDS = (0.8, 0.9, 0.95, 0.99)  # the shares that are asked for, left out
@@ -158,11 +157,7 @@ class Frontier:
         """Write the format of the extension: .parquet has everything, for `load`; .json what
         `to_json` gives, and .csv what `table` gives."""
         path = Path(path)
-        ending = path.suffix.lower()
-        if ending not in (".parquet", ".json", ".csv"):
-            raise FileError(
-                f"cannot write {str(path)!r}: the extension must be one of .parquet, .json, .csv"
-            )
+        ending = known_ending(path, (".parquet", ".json", ".csv"))
         if ending == ".json":
             self.to_json(path)
         elif ending == ".csv":
@@ -177,16 +172,12 @@ class Frontier:
     def load(cls, path: str | Path) -> "Frontier":
         """Read a .parquet file written by `save`."""
         judged_by = Audit.load(path)
-        text = metadata(path, MARK)
-        if text is None:
-            raise FileError(
-                f"{str(path)!r} holds an audit and no frontier; it was not written by Frontier.save"
-            )
-        try:
-            content = json.loads(text)
+
+        def chosen(content: dict[str, Any]) -> tuple[Audit, tuple[float, ...]]:
             holds = tuple(float(hold) for hold in content["holds"])
             verdicts = column(path, CHOSEN_BY)
-            chosen_by = Audit(*arguments_of(judged_by.cfs, verdicts, content["chosen by"]))
-        except Exception as error:  # the file may say anything
-            raise FileError(f"{str(path)!r} is damaged ({type(error).__name__}: {error})") from None
+            return Audit(*arguments_of(judged_by.cfs, verdicts, content["chosen by"])), holds
+
+        otherwise = "an audit and no frontier; it was not written by Frontier.save"
+        chosen_by, holds = read_metadata(path, MARK, otherwise, chosen)
         return cls(chosen_by, judged_by, holds)
