@@ -26,16 +26,7 @@ from holdfast._core.binomial import exact_interval, lower_bound, models_needed
 from holdfast._core.checks import did_you_mean
 from holdfast._core.progress import Progress
 from holdfast._core.result import as_json
-from holdfast.auditing import certificates
-from holdfast.auditing.files import (
-    add_column,
-    add_metadata,
-    arguments_of,
-    column,
-    facts_of,
-    known_ending,
-    read_metadata,
-)
+from holdfast.auditing import certificates, files
 from holdfast.auditing.independence import counted, refuse_guides
 from holdfast.auditing.verdicts import (
     Array,
@@ -375,22 +366,22 @@ class Audit:
         `Counterfactuals.load` reads it as well.
         """
         path = Path(path)
-        if known_ending(path, (".parquet", ".json")) == ".json":
+        if files.known_ending(path, (".parquet", ".json")) == ".json":
             self.to_json(path)
             return
         self.cfs.save(path)
-        add_column(path, HELD, self.held)
-        add_metadata(path, MARK, facts_of(self))
+        files.add_column(path, HELD, self.held)
+        files.add_metadata(path, MARK, files.facts_of(self))
 
     @classmethod
     def load(cls, path: str | Path) -> "Audit":
         """Read a .parquet file written by `save`."""
         cfs = Counterfactuals.load(path)
-        return read_metadata(
+        return files.read_metadata(
             path,
             MARK,
             "answers and no audit of them; it was not written by Audit.save",
-            lambda facts: cls(*arguments_of(cfs, column(path, HELD), facts)),
+            lambda facts: cls(*files.arguments_of(cfs, files.column(path, HELD), facts)),
         )
 
     # ---- in words

@@ -24,6 +24,7 @@ from typing import ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
+from holdfast._core.checks import require_weight
 from holdfast._core.types import Outcomes
 from holdfast.errors import SettingError
 from holdfast.images.autoencoders import Codec, ConvVAE, check_takes, ready_for
@@ -89,10 +90,7 @@ class REVISE(ImageExplainer):
         return self
 
     def check(self, model: ImageModel) -> None:
-        if not self.lam >= 0:
-            raise SettingError(
-                f"lam must be 0 or more (below 0 it rewards distance), got {self.lam}"
-            )
+        require_weight("lam", self.lam, "distance")
         if not (self.step is None or self.step > 0):
             raise SettingError(f"step must be positive, got {self.step}")
         if not self.max_iter >= 0:

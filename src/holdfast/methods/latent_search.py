@@ -13,6 +13,7 @@ from dataclasses import KW_ONLY, dataclass
 import torch
 from torch import Tensor
 
+from holdfast._core.checks import require_positive
 from holdfast._core.rows import chunks, rows_per_chunk
 from holdfast.distances import l2, squared_l2
 from holdfast.errors import SettingError
@@ -68,8 +69,7 @@ class LatentSearch(LatentMethod):
 
     def check(self, model: Model) -> None:
         super().check(model)
-        if not self.radius > 0:
-            raise SettingError(f"radius must be positive, got {self.radius}")
+        require_positive("radius", self.radius)
         if not (self.samples >= 1 and self.repeats >= 1):
             raise SettingError("samples and repeats must be at least 1")
 

@@ -11,16 +11,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from holdfast._core.result import as_json
+from holdfast.auditing import files
 from holdfast.auditing.audit import Audit
-from holdfast.auditing.files import (
-    add_column,
-    add_metadata,
-    arguments_of,
-    column,
-    facts_of,
-    known_ending,
-    read_metadata,
-)
 from holdfast.datasets.tables import records
 
 NONE = -1
@@ -157,16 +149,16 @@ class Frontier:
         """Write the format of the extension: .parquet has everything, for `load`; .json what
         `to_json` gives, and .csv what `table` gives."""
         path = Path(path)
-        ending = known_ending(path, (".parquet", ".json", ".csv"))
+        ending = files.known_ending(path, (".parquet", ".json", ".csv"))
         if ending == ".json":
             self.to_json(path)
         elif ending == ".csv":
             self.table().to_csv(path)
         else:
             self.judged_by.save(path)
-            add_column(path, CHOSEN_BY, self.chosen_by.held)
-            content = {"holds": list(self.holds), "chosen by": facts_of(self.chosen_by)}
-            add_metadata(path, MARK, content)
+            files.add_column(path, CHOSEN_BY, self.chosen_by.held)
+            content = {"holds": list(self.holds), "chosen by": files.facts_of(self.chosen_by)}
+            files.add_metadata(path, MARK, content)
 
     @classmethod
     def load(cls, path: str | Path) -> "Frontier":
@@ -175,9 +167,9 @@ class Frontier:
 
         def chosen(content: dict[str, Any]) -> tuple[Audit, tuple[float, ...]]:
             holds = tuple(float(hold) for hold in content["holds"])
-            verdicts = column(path, CHOSEN_BY)
-            return Audit(*arguments_of(judged_by.cfs, verdicts, content["chosen by"])), holds
+            verdicts = files.column(path, CHOSEN_BY)
+            return Audit(*files.arguments_of(judged_by.cfs, verdicts, content["chosen by"])), holds
 
         otherwise = "an audit and no frontier; it was not written by Frontier.save"
-        chosen_by, holds = read_metadata(path, MARK, otherwise, chosen)
+        chosen_by, holds = files.read_metadata(path, MARK, otherwise, chosen)
         return cls(chosen_by, judged_by, holds)
