@@ -44,8 +44,7 @@ class JSMA(GreedyPixels):
     >>> digits = load_digits(n_class=2)
     >>> net = hf.images.PlainResNet(width=4, stages=1, epochs=3, batch_size=32)
     >>> net = net.fit(digits.images / 16, digits.target)
-    >>> cfs = hf.JSMA().explain(net, digits.images[:2] / 16, "all")
-    >>> cfs.found.tolist()
+    >>> hf.JSMA().explain(net, digits.images[:2] / 16, "all").found.tolist()
     [True, True]
     """
 
