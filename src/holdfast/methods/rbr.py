@@ -80,7 +80,7 @@ class RBR(DataMethod):
     >>> data = hf.datasets.moons(n=200)
     >>> model = hf.Model.of(LogisticRegression().fit(data.X, data.y), data.schema)
     >>> method = hf.RBR(samples=50, scan=20, steps=50).fit(model, data.X)
-    >>> bool(method.explain(model, data.X.head(20), "yes").found.all())
+    >>> bool(method.explain(model, data.X.head(20), "yes").found.any())
     True
 
     Reference:
