@@ -14,7 +14,7 @@ from torch.nn import functional as F
 import holdfast as hf
 from holdfast._core.progress import Progress
 from holdfast.images.classifier import PlainResNet, ResNetClassifier, SpectralResNet
-from holdfast.images.loop import Schedule, batched, fit_images
+from holdfast.images.loop import batched, fit_images
 from holdfast.images.model import ImageModel, as_images
 from holdfast.images.resnet import ResidualBlock, ResNet, Shape, folded, trainable
 from holdfast.images.spectral.norm import operator_norm
@@ -93,9 +93,8 @@ def test_folded_equals_the_trained_network(
     with torch.random.fork_rng():
         net = trainable(Shape(1, size, 10, 4, coefficient, stages=3, depth=2))
     with Progress(False, "") as bar:
-        fit_images(
-            net, x, torch.tensor(y[:96]), Schedule(epochs=2, batch_size=32), bar=bar, threads=1
-        )
+        schedule = PlainResNet(epochs=2, batch_size=32).schedule()
+        fit_images(net, x, torch.tensor(y[:96]), schedule, bar=bar, threads=1)
     plain = folded(net)
     with torch.no_grad():
         torch.testing.assert_close(plain(x), net.eval()(x), rtol=1e-4, atol=1e-4)

@@ -54,3 +54,15 @@ def require_number(name: str, value: object, *, positive: bool = False) -> None:
     if not 0 <= number < math.inf or (positive and number == 0):
         least = "positive" if positive else "at least 0"
         raise SettingError(f"{name} must be a number and {least}, got {value!r}")
+
+
+def require_positive(name: str, value: float) -> None:
+    """Raise a `SettingError` unless a setting is above 0."""
+    if not value > 0:
+        raise SettingError(f"{name} must be positive, got {value}")
+
+
+def require_weight(name: str, value: float, rewards: str) -> None:
+    """Raise a `SettingError` for a weight below 0, which would reward what it is to keep small."""
+    if not value >= 0:
+        raise SettingError(f"{name} must be 0 or more (below 0 it rewards {rewards}), got {value}")

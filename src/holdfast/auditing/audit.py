@@ -13,7 +13,6 @@ retrained models that could come; the statements are about all of them. That is 
 that had no part in finding the answers, and that are different ones: see `independence`.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
@@ -27,15 +26,7 @@ from holdfast._core.binomial import exact_interval, lower_bound, models_needed
 from holdfast._core.checks import did_you_mean
 from holdfast._core.progress import Progress
 from holdfast._core.result import as_json
-from holdfast.auditing import certificates
-from holdfast.auditing.files import (
-    add_column,
-    add_metadata,
-    arguments_of,
-    column,
-    facts_of,
-    metadata,
-)
+from holdfast.auditing import certificates, files
 from holdfast.auditing.independence import counted, refuse_guides
 from holdfast.auditing.verdicts import (
     Array,
@@ -47,7 +38,7 @@ from holdfast.auditing.verdicts import (
 )
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.datasets import records
-from holdfast.errors import FileError, SettingError
+from holdfast.errors import SettingError
 from holdfast.models.base import Model, ModelLike
 from holdfast.retraining.bank import ModelBank
 from holdfast.retraining.families import FAMILIES
@@ -375,32 +366,23 @@ class Audit:
         `Counterfactuals.load` reads it as well.
         """
         path = Path(path)
-        ending = path.suffix.lower()
-        if ending not in (".parquet", ".json"):
-            raise FileError(
-                f"cannot write {str(path)!r}: the extension must be one of .parquet, .json"
-            )
-        if ending == ".json":
+        if files.known_ending(path, (".parquet", ".json")) == ".json":
             self.to_json(path)
             return
         self.cfs.save(path)
-        add_column(path, HELD, self.held)
-        add_metadata(path, MARK, facts_of(self))
+        files.add_column(path, HELD, self.held)
+        files.add_metadata(path, MARK, files.facts_of(self))
 
     @classmethod
     def load(cls, path: str | Path) -> "Audit":
         """Read a .parquet file written by `save`."""
         cfs = Counterfactuals.load(path)
-        text = metadata(path, MARK)
-        if text is None:
-            raise FileError(
-                f"{str(path)!r} holds answers and no audit of them; it was not written by "
-                "Audit.save"
-            )
-        try:
-            return cls(*arguments_of(cfs, column(path, HELD), json.loads(text)))
-        except Exception as error:  # the file may say anything
-            raise FileError(f"{str(path)!r} is damaged ({type(error).__name__}: {error})") from None
+        return files.read_metadata(
+            path,
+            MARK,
+            "answers and no audit of them; it was not written by Audit.save",
+            lambda facts: cls(*files.arguments_of(cfs, files.column(path, HELD), facts)),
+        )
 
     # ---- in words
 

@@ -48,16 +48,11 @@ class Calibration:
             certified answers cost.
 
     >>> import holdfast as hf
-    >>> data = hf.datasets.overlapping(n=200)
-    >>> recipe = hf.Recipe(hidden=(), epochs=20, lr=0.1)
-    >>> model = recipe.fit(data.X, data.y, data.schema)
-    >>> bank = hf.ModelBank.retrain(recipe, data.X, data.y, data.schema, families={"retrain": 100})
-    >>> parts = bank.split(guide=40, calibration=60)
-    >>> refused = data.X[model.predict(data.X) == "no"].head(20)
-    >>> search = hf.SurvivalSearch(parts.guide)
-    >>> found = hf.calibrate(search, model, refused, "yes", parts.calibration)
-    >>> found.safety in found.table.index, found.reached
-    (True, True)
+    >>> import pandas as pd
+    >>> table = pd.DataFrame({"certified": [0.7, 0.93]}, index=[1.5, 2.0])
+    >>> found = hf.Calibration(2.0, 0.95, 0.95, share=0.9, rows=60, models=100, table=table)
+    >>> found.reached
+    True
     """
 
     safety: float

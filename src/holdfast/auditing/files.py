@@ -1,17 +1,21 @@
 """Audits as Parquet files: those of the answers, with the verdicts beside them."""
 
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
 from holdfast._core.checks import untyped
 from holdfast.auditing.verdicts import Array, Rule, asked
 from holdfast.counterfactuals import Counterfactuals
+from holdfast.errors import FileError
 
 if TYPE_CHECKING:
     from holdfast.auditing.audit import Audit
+
+Made = TypeVar("Made")
 
 
 def facts_of(audit: "Audit") -> dict[str, Any]:
@@ -61,7 +65,28 @@ def add_metadata(path: Path, mark: bytes, content: dict[str, Any]) -> None:
     parquet.write_table(table.replace_schema_metadata(metadata), path)
 
 
-def metadata(path: str | Path, mark: bytes) -> bytes | None:
-    """The text that `add_metadata` wrote; None where there is none."""
-    content: Any = untyped("pyarrow.parquet").read_schema(path).metadata or {}
-    return content.get(mark)
+def read_metadata(
+    path: str | Path, mark: bytes, otherwise: str, build: Callable[[dict[str, Any]], Made]
+) -> Made:
+    """What `build` makes of the plain values that `add_metadata` wrote.
+
+    Args:
+        otherwise: what the file holds where nothing was written, for the error.
+    """
+    metadata: Any = untyped("pyarrow.parquet").read_schema(path).metadata or {}
+    if mark not in metadata:
+        raise FileError(f"{str(path)!r} holds {otherwise}")
+    try:
+        return build(json.loads(metadata[mark]))
+    except Exception as error:  # the file may say anything
+        raise FileError(f"{str(path)!r} is damaged ({type(error).__name__}: {error})") from None
+
+
+def known_ending(path: Path, endings: Sequence[str]) -> str:
+    """The ending of a file to write, or an error that names those that can be written."""
+    ending = path.suffix.lower()
+    if ending not in endings:
+        raise FileError(
+            f"cannot write {str(path)!r}: the extension must be one of {', '.join(endings)}"
+        )
+    return ending

@@ -12,9 +12,7 @@ from holdfast.cli import images as cli_images
 from holdfast.cli.options import QUIET, SEED, SETTINGS, UNANSWERED, argument, option, refuse, wanted
 from holdfast.cli.output import (
     AnswerFiles,
-    check_report,
     check_table,
-    check_writable,
     echo,
     hand_out,
     print_table,
@@ -174,8 +172,7 @@ def explain_table(asked: Asked, reading: Reading, search: Search, files: AnswerF
     from holdfast.models.io import load_model
 
     check_table(files.out)
-    check_report(files.report)
-    check_writable(files.out, files.report)
+    files.check()
     # What is wrong with a method is told before the model is loaded, on which the default one
     # depends.
     named = None if search.method is None else build_method(search.method, search.settings)

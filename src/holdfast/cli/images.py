@@ -14,8 +14,6 @@ from holdfast.cli.options import wanted
 from holdfast.cli.output import (
     AnswerFiles,
     check_ending,
-    check_report,
-    check_writable,
     echo,
     hand_out,
     print_table,
@@ -96,9 +94,8 @@ def explain(asked: "Asked", search: "Search", files: AnswerFiles, pictures: Pict
     method = search.method or "deduce"
     grid = pictures.grid
     check_ending(files.out, ANSWERS, "an answer's")
-    check_report(files.report)
     check_ending(grid, (".png", ".svg"), "a picture's")
-    check_writable(files.out, files.report, grid)
+    files.check(grid)
     if pictures.first is not None and pictures.first < 1:
         raise SettingError(f"--first must be at least 1, got {pictures.first}")
     # What is wrong with the method is told before the model is loaded.

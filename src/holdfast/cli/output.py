@@ -85,6 +85,11 @@ class AnswerFiles:
     report: Path | None
     quiet: bool
 
+    def check(self, *others: Path | None) -> None:
+        """Raise an error if a page cannot be made, or one of the files not be written."""
+        check_report(self.report)
+        check_writable(self.out, self.report, *others)
+
 
 def hand_out(
     cfs: "Counterfactuals | ImageCounterfactuals",

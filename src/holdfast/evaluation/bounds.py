@@ -39,7 +39,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from holdfast._core.checks import untyped
+from holdfast._core.checks import require_weight, untyped
 from holdfast.distances import l2
 from holdfast.errors import ModelError, SettingError
 from holdfast.nn.architecture import flat_layers
@@ -320,7 +320,6 @@ def theorem5(k: Tensor, k_r: Tensor, w: Tensor, w_r: Tensor, drift: Tensor | flo
 
 
 def _check(lam: Any, form: Any = "corrected") -> None:
-    if not lam >= 0:
-        raise SettingError(f"lam must be 0 or more (below 0 it rewards distance), got {lam}")
+    require_weight("lam", lam, "distance")
     if form not in ("corrected", "paper"):
         raise SettingError(f"form must be 'corrected' or 'paper', got {form!r}")

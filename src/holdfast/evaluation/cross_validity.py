@@ -235,21 +235,14 @@ class CrossValidity:
 
     def report(self, path: str | Path) -> Path:
         """Write a self-contained page with the matrix and its heat-map; needs the `plot` extra."""
-        from holdfast.render.result_page import result_page
+        from holdfast.render.result_page import study_page
 
         facts = [
             (f"Subset {name}", f"{rows} rows, {models} models")
             for name, rows, models in zip(self.names, self.rows, self.models, strict=True)
         ]
-        return result_page(
-            Path(path),
-            title="Cross-validity",
-            headline=self.summary(),
-            chart=self.plot(),
-            caption="The share of the answers of each subset that models of each subset accept.",
-            table=self.table(),
-            facts=facts,
-        )
+        caption = "The share of the answers of each subset that models of each subset accept."
+        return study_page(self, path, "Cross-validity", caption, facts)
 
     # ---- files
 

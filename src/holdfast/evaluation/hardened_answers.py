@@ -126,15 +126,8 @@ class HardenedAnswers:
         return self.answers[method]
 
     def bounds(self) -> pd.DataFrame:
-        """By how much SCFE's step is longer on each model than on the plain one, and what bounds
-        that from both sides (Theorems 1 and 2, `holdfast.evaluation.bounds`): one line per row that
-        both models refuse.
-
-        For methods that minimise (gap - score)^2 + lam |step|^2, that is `Descent(loss="score",
-        norm=2)`. Steps are those of the tangent plane at the row, which for a linear model is the
-        model. Columns: `method`, `epsilon`, `seed`, `row`, `difference`, `bound`, `paper` (the
-        bound as printed), `violated`, `paper violated`.
-        """
+        """How much longer SCFE's steps are than on the plain model, and what bounds that; see
+        `Tradeoff.bounds`."""
         parts = list[pd.DataFrame]()
         for name, method in self.methods.items():
             if (

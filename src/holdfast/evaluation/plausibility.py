@@ -36,6 +36,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from holdfast._core.checks import require_positive
 from holdfast._core.rows import chunks, limited_threads, rows_per_chunk
 from holdfast.errors import ModelError, SettingError
 from holdfast.evaluation.attribution import integrated_gradients, sensitivity
@@ -115,8 +116,7 @@ def mmd(
         (..), one value for each pair of sets.
     """
     _check_sets(a, b, least=2)
-    if not length > 0:
-        raise SettingError(f"length must be positive, got {length}")
+    require_positive("length", length)
     if kept is None:
         a = drawn(a, most, seed)
         kept = torch.ones(a.shape[:-1])

@@ -317,7 +317,7 @@ class Tradeoff:
     def report(self, path: str | Path) -> Path:
         """Write a self-contained page with the recommendation, table and curves; needs the `plot`
         extra."""
-        from holdfast.render.result_page import result_page
+        from holdfast.render.result_page import study_page
 
         facts = [
             *((f"Method {name}", settings) for name, settings in self.methods.items()),
@@ -325,15 +325,8 @@ class Tradeoff:
             ("Radius of the attack", f"{self.attack:g}"),
             ("Accuracy measured on", f"{self.measured_on} rows"),
         ]
-        return result_page(
-            Path(path),
-            title="What hardening costs in recourse",
-            headline=self.summary(),
-            chart=self.plot(),
-            caption="Against the size of the attack in training; the rule is where to stop.",
-            table=self.table(),
-            facts=facts,
-        )
+        caption = "Against the size of the attack in training; the rule is where to stop."
+        return study_page(self, path, "What hardening costs in recourse", caption, facts)
 
     # ---- files
 

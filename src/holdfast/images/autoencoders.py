@@ -30,7 +30,7 @@ from holdfast._core.rows import COLUMN_BLOCK, RowBlocks, chunks
 from holdfast.errors import SettingError
 from holdfast.images._stored import StoredSettings, filled, laid_out
 from holdfast.images.loop import check_converged, step
-from holdfast.images.model import BATCH, ImagesLike, Size, as_images, padded
+from holdfast.images.model import BATCH, ImagesLike, Size, as_images, padded, words
 from holdfast.nn.stack import lent_generator
 
 MIDDLE = 0.5  # the grey that is 0 for the autoencoder
@@ -302,6 +302,14 @@ def ready_for(coder: Coder, images: ImagesLike) -> Coder:
     return coder if hasattr(coder, "net_") else copy.copy(coder).fit(images)
 
 
+def check_takes(coder: ImageCoder, name: str, size: Size) -> None:
+    """Raise an error unless the coder is for images of a model's size."""
+    if words(coder.size) != words(size):
+        raise SettingError(
+            f"the {name} is for images of {words(coder.size)}, the model takes {words(size)}"
+        )
+
+
 def in_parts(of: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """of(x), so many rows at once as memory allows, and each row with the same bits in any
     batch."""
@@ -323,8 +331,7 @@ class ConvAutoencoder(ImageCoder):
 
     >>> import holdfast as hf
     >>> from sklearn.datasets import load_digits
-    >>> digits = load_digits(n_class=2)
-    >>> images, labels = digits.images / 16, digits.target
+    >>> images = load_digits(n_class=2).images / 16
     >>> hf.images.ConvAutoencoder(epochs=1).fit(images).reconstruct(images[:2]).shape
     torch.Size([2, 1, 8, 8])
     """
@@ -360,10 +367,10 @@ class ConvVAE(ImageCoder):
 
     >>> import holdfast as hf
     >>> from sklearn.datasets import load_digits
-    >>> digits = load_digits(n_class=2)
-    >>> images, labels = digits.images / 16, digits.target
-    >>> hf.images.ConvVAE(epochs=1).fit(images).reconstruct(images[:2]).shape
-    torch.Size([2, 1, 8, 8])
+    >>> images = load_digits(n_class=2).images / 16
+    >>> vae = hf.images.ConvVAE(epochs=1).fit(images)
+    >>> vae.encode(images[:2]).shape, vae.reconstruct(images[:2]).shape
+    (torch.Size([2, 32]), torch.Size([2, 1, 8, 8]))
     """
 
     latent: int = 32

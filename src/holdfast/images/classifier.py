@@ -6,6 +6,7 @@ paper's own is 64 channels wide and trains for 50 epochs (`SpectralResNet.paper(
 a GPU; 16 channels are about 16 times cheaper.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -32,10 +33,54 @@ from holdfast.retraining.outcomes import ClassNames, class_names, class_numbers
 Labelled = tuple[Any, Any]  # images and their labels
 
 
-class ImageClassifier(Settings):
+class ImageClassifier(Settings, ABC):
     """What estimators of images share: `fit` leaves a `model_`, and the rest asks that."""
 
     model_: ImageModel
+    history_: list[Epoch]
+
+    def fit(
+        self,
+        images: ImagesLike,
+        labels: Outcomes,
+        *,
+        classes: ClassNames | None = None,
+        held_out: Labelled | None = None,
+        progress: Shown = False,
+        threads: int = 0,
+    ) -> Self:
+        """Train on images and their labels; the same seed gives the same model.
+
+        Afterwards `model_` is the model with all normalisation written into its weights, and
+        `history_` tells of the epochs; of an ensemble loss and accuracy are means over its members,
+        and accuracy on images held out is its own.
+
+        Args:
+            images: bytes, or numbers from 0 to 1, (n, h, w) or (n, c, h, w).
+            labels: n names of classes, numbers or words.
+            classes: the names in the order of the scores; None sorts what is in `labels`.
+            held_out: images and labels to measure accuracy on after every epoch; nothing is learnt
+                from them.
+            progress: show a bar and a line per epoch on stderr, if it is a terminal; "lines": the
+                lines in any case.
+            threads: how many threads torch may use meanwhile; 0 keeps your setting.
+        """
+        self.check()
+        with torch.inference_mode(False), torch.enable_grad():
+            data = TrainingImages.of(images, labels, classes, held_out)
+            with Progress(progress, type(self).__name__) as bar:
+                self.model_, self.history_ = self.learnt(data, bar, threads)
+        return self
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise an error if the settings cannot work."""
+
+    @abstractmethod
+    def learnt(
+        self, data: "TrainingImages", bar: Progress, threads: int
+    ) -> tuple[ImageModel, list[Epoch]]:
+        """The trained model, and its epochs."""
 
     def predict(self, images: ImagesLike) -> NDArray[Any]:
         """The class of each image."""
@@ -79,54 +124,32 @@ class ResNetClassifier(ImageClassifier):
         """The network as Höltgen et al. 2021 trained it."""
         return cls(width=64, epochs=50)
 
-    def fit(
-        self,
-        images: ImagesLike,
-        labels: Outcomes,
-        *,
-        classes: ClassNames | None = None,
-        held_out: Labelled | None = None,
-        progress: Shown = False,
-        threads: int = 0,
-    ) -> Self:
-        """Train on images and their labels; the same seed gives the same network.
-
-        Afterwards `model_` is the network with all normalisation written into its weights, and
-        `history_` tells of the epochs.
-
-        Args:
-            images: bytes, or numbers from 0 to 1, (n, h, w) or (n, c, h, w).
-            labels: n names of classes, numbers or words.
-            classes: the names in the order of the scores; None sorts what is in `labels`.
-            held_out: images and labels to measure accuracy on after every epoch; nothing is learnt
-                from them.
-            progress: show a bar and a line per epoch on stderr, if it is a terminal; "lines": the
-                lines in any case.
-            threads: how many threads torch may use meanwhile; 0 keeps your setting.
-        """
+    def check(self) -> None:
         integer = isinstance(self.seed, int) and not isinstance(self.seed, bool)
         if not integer:
             raise SettingError(f"seed must be an integer, got {self.seed!r}")
-        schedule = Schedule(**{f.name: getattr(self, f.name) for f in fields(Schedule)})
+        self.schedule()
         if not self.batch_size >= 2:
             raise SettingError(
                 "batch_size must be at least 2: batches are normalised by their own spread"
             )
-        with torch.inference_mode(False), torch.enable_grad():
-            x, y, names, held = training_images(images, labels, held_out, classes)
-            _, channels, height, width = x.shape
-            size = height if height == width else (height, width)
-            bound = getattr(self, "coefficient", None)
-            shape = Shape(channels, size, len(names), self.width, bound, self.stages, self.depth)
-            with lent_generator(self.seed):
-                net = trainable(shape)
-            with Progress(progress, type(self).__name__) as bar:
-                history = fit_images(
-                    net, x, y, schedule, held=held, seed=self.seed, bar=bar, threads=threads
-                )
-            self.model_ = ImageModel.of(folded(net), classes=names)
-        self.history_: list[Epoch] = history
-        return self
+
+    def schedule(self) -> Schedule:
+        """How the loop goes."""
+        return Schedule(**{f.name: getattr(self, f.name) for f in fields(Schedule)})
+
+    def learnt(
+        self, data: "TrainingImages", bar: Progress, threads: int
+    ) -> tuple[ImageModel, list[Epoch]]:
+        _, channels, height, width = data.x.shape
+        size = height if height == width else (height, width)
+        bound = getattr(self, "coefficient", None)
+        shape = Shape(channels, size, len(data.names), self.width, bound, self.stages, self.depth)
+        with lent_generator(self.seed):
+            net = trainable(shape)
+        how: dict[str, Any] = {"held": data.held_out, "seed": self.seed, "threads": threads}
+        history = fit_images(net, data.x, data.y, self.schedule(), bar=bar, **how)
+        return ImageModel.of(folded(net), classes=data.names), history
 
     def save(self, path: str | Path) -> None:
         """Write the trained network to a file; `ImageModel.load` reads it."""
@@ -151,10 +174,9 @@ class SpectralResNet(ResNetClassifier):
     >>> import holdfast as hf
     >>> from sklearn.datasets import load_digits
     >>> digits = load_digits(n_class=2)
-    >>> images, labels = digits.images / 16, digits.target
     >>> net = hf.images.SpectralResNet(width=4, stages=1, epochs=5, batch_size=32)
-    >>> net = net.fit(images, labels)
-    >>> net.score(images, labels) > 0.9
+    >>> net = net.fit(digits.images / 16, digits.target)
+    >>> net.score(digits.images / 16, digits.target) > 0.9
     True
     """
 
@@ -191,20 +213,29 @@ def network_by_name(kind: str, assignments: Sequence[str], seed: int = 0) -> Res
 Held = tuple[Tensor, Tensor]  # images held out, and the numbers of their classes
 
 
-def training_images(
-    images: ImagesLike,
-    labels: Outcomes,
-    held_out: Labelled | None,
-    classes: ClassNames | None = None,
-) -> tuple[Tensor, Tensor, list[Any], Held | None]:
-    """Images, the numbers of their classes, the names of the classes, and the same of what is held
-    out."""
-    x = as_images(images)
-    names, y = encoded(labels, len(x), classes)
-    if held_out is None:
-        return x, y, names, None
-    more = as_images(held_out[0], (x.shape[1], x.shape[2], x.shape[3]))
-    return x, y, names, (more, places(held_out[1], names, len(more)))
+@dataclass(frozen=True, eq=False)
+class TrainingImages:
+    """Images to learn from: what is in them, as numbers and by name, and some that are held out."""
+
+    x: Tensor
+    y: Tensor  # (n,) numbers of their classes
+    names: list[Any]
+    held_out: Held | None
+
+    @classmethod
+    def of(
+        cls,
+        images: ImagesLike,
+        labels: Outcomes,
+        classes: ClassNames | None,
+        held_out: Labelled | None,
+    ) -> "TrainingImages":
+        x = as_images(images)
+        names, y = encoded(labels, len(x), classes)
+        if held_out is None:
+            return cls(x, y, names, None)
+        more = as_images(held_out[0], (x.shape[1], x.shape[2], x.shape[3]))
+        return cls(x, y, names, (more, places(held_out[1], names, len(more))))
 
 
 def encoded(

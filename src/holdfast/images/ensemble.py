@@ -18,7 +18,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,15 +27,13 @@ from torch.nn import functional as F
 from holdfast._core.checks import require_integer
 from holdfast._core.progress import Progress
 from holdfast._core.rows import limited_threads
-from holdfast._core.types import Outcomes
 from holdfast.errors import ModelError, SettingError
-from holdfast.images.classifier import Held, ImageClassifier, Labelled, training_images
+from holdfast.images.classifier import Held, ImageClassifier, TrainingImages
 from holdfast.images.loop import Epoch, accuracy, batched, check_converged, line
-from holdfast.images.model import ImageModel, ImagesLike
+from holdfast.images.model import ImageModel
 from holdfast.models.scores import Outputs, to_scores
 from holdfast.nn.stack import lent_generator, padded, row_block
 from holdfast.retraining.loop import Loop, Orders, Variation, derived, redrawn
-from holdfast.retraining.outcomes import ClassNames
 
 # of batch normalisation, as torch has them
 EPS = 1e-5
@@ -225,39 +223,7 @@ class ImageEnsemble(ImageClassifier):
                 raise ModelError(f"{must}; number {i} has {each[0]}, the first {each[1]}")
         return ImageModel.of(Several(models), first.size, classes=first.classes)
 
-    def fit(
-        self,
-        images: ImagesLike,
-        labels: Outcomes,
-        *,
-        classes: ClassNames | None = None,
-        held_out: Labelled | None = None,
-        progress: bool = False,
-        threads: int = 0,
-    ) -> Self:
-        """Train all members on images and their labels.
-
-        Afterwards `model_` is the ensemble with all normalisation written into its weights, and
-        `history_` tells of the epochs: loss and accuracy are means over the members, accuracy on
-        images held out that of the ensemble.
-
-        Args:
-            images, labels, classes, held_out, progress, threads: see `SpectralResNet.fit`.
-        """
-        loop = self._checked()
-        with torch.inference_mode(False), torch.enable_grad():
-            x, y, names, held = training_images(images, labels, held_out, classes)
-            seeds = tuple(derived(self.seed, 3 + i) for i in range(self.members))
-            nets = TrainableNetworks([x[0].numel(), *self.hidden, len(names)], seeds)
-            with Progress(progress, type(self).__name__) as bar, limited_threads(threads):
-                history = fit_members(
-                    nets, x.flatten(1), y, loop, Variation(seeds, seeds), self.attack, held, bar
-                )
-            self.model_ = ImageModel.of(nets.folded(), x.shape[1:], classes=names)
-        self.history_: list[Epoch] = history
-        return self
-
-    def _checked(self) -> Loop:
+    def check(self) -> None:
         for name, value in [
             ("members", self.members),
             *[("a hidden layer", h) for h in self.hidden],
@@ -267,12 +233,27 @@ class ImageEnsemble(ImageClassifier):
             raise SettingError(f"attack must lie between 0 and 1, got {self.attack}")
         if not isinstance(self.seed, int):
             raise SettingError(f"seed must be an integer, got {self.seed!r}")
-        loop = Loop(epochs=self.epochs, batch_size=self.batch_size, lr=self.lr)
-        if not loop.batch_size >= 2:
+        if not self.loop().batch_size >= 2:
             raise SettingError(
                 "batch_size must be at least 2: batches are normalised by their own spread"
             )
-        return loop
+
+    def loop(self) -> Loop:
+        """How the members are trained."""
+        return Loop(epochs=self.epochs, batch_size=self.batch_size, lr=self.lr)
+
+    def learnt(
+        self, data: TrainingImages, bar: Progress, threads: int
+    ) -> tuple[ImageModel, list[Epoch]]:
+        seeds = tuple(derived(self.seed, 3 + i) for i in range(self.members))
+        nets = TrainableNetworks([data.x[0].numel(), *self.hidden, len(data.names)], seeds)
+        x = data.x.flatten(1)
+        plan = Variation(seeds, seeds)
+        with limited_threads(threads):
+            history = fit_members(
+                nets, x, data.y, self.loop(), plan, self.attack, data.held_out, bar
+            )
+        return ImageModel.of(nets.folded(), data.x.shape[1:], classes=data.names), history
 
 
 def fit_members(

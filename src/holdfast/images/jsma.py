@@ -42,10 +42,9 @@ class JSMA(GreedyPixels):
     >>> import holdfast as hf
     >>> from sklearn.datasets import load_digits
     >>> digits = load_digits(n_class=2)
-    >>> images, labels = digits.images / 16, digits.target
-    >>> net = hf.images.PlainResNet(width=4, stages=1, epochs=3, batch_size=32).fit(images, labels)
-    >>> cfs = hf.JSMA().explain(net, images[:2], "all")
-    >>> cfs.found.tolist()
+    >>> net = hf.images.PlainResNet(width=4, stages=1, epochs=3, batch_size=32)
+    >>> net = net.fit(digits.images / 16, digits.target)
+    >>> hf.JSMA().explain(net, digits.images[:2] / 16, "all").found.tolist()
     [True, True]
     """
 

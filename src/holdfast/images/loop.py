@@ -19,13 +19,13 @@ class Schedule:
     """The settings of the loop; the paper trains for 50 epochs, with steps divided by 10 after 25
     and 40 of them."""
 
-    epochs: int = 5
-    batch_size: int = 128
-    lr: float = 0.1
-    momentum: float = 0.9
-    weight_decay: float = 0.0
+    epochs: int
+    batch_size: int
+    lr: float
+    momentum: float
+    weight_decay: float
     # shares of the training after which the step is divided by 10
-    drops: tuple[float, ...] = (0.5, 0.8)
+    drops: tuple[float, ...]
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size"):

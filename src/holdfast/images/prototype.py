@@ -40,9 +40,9 @@ from holdfast._core.rows import chunks, per_row, rows_per_chunk
 from holdfast._core.types import Outcomes
 from holdfast.distances import l1, squared_l2
 from holdfast.errors import SettingError
-from holdfast.images.autoencoders import Codec, ConvAutoencoder, ready_for
+from holdfast.images.autoencoders import Codec, ConvAutoencoder, check_takes, ready_for
 from holdfast.images.explainer import ImageExplainer, ImageFound, ImageSearchProblem
-from holdfast.images.model import ImageModel, ImageModelLike, ImagesLike, as_images, padded, words
+from holdfast.images.model import ImageModel, ImageModelLike, ImagesLike, as_images, padded
 from holdfast.methods._fista import bisected
 
 CLIP = 1000.0  # gradients are cut off here, per pixel
@@ -124,10 +124,7 @@ class Prototype(ImageExplainer):
         for name in ("bisections", "steps", "k"):
             if not getattr(self, name) >= 1:
                 raise SettingError(f"{name} must be at least 1, got {getattr(self, name)}")
-        size = words(model.size)
-        own = words(self.autoencoder_.size)
-        if size != own:
-            raise SettingError(f"the autoencoder is for images of {own}, the model takes {size}")
+        check_takes(self.autoencoder_, "autoencoder", model.size)
 
     def search(self, problem: ImageSearchProblem) -> ImageFound:
         n = len(problem)

@@ -29,9 +29,9 @@ class ImageCounterfactuals(Answers):
     >>> import holdfast as hf
     >>> from sklearn.datasets import load_digits
     >>> digits = load_digits(n_class=2)
-    >>> images, labels = digits.images / 16, digits.target
-    >>> net = hf.images.PlainResNet(width=4, stages=1, epochs=3, batch_size=32).fit(images, labels)
-    >>> cfs = hf.JSMA().explain(net, images[:3], "all")
+    >>> net = hf.images.PlainResNet(width=4, stages=1, epochs=3, batch_size=32)
+    >>> net = net.fit(digits.images / 16, digits.target)
+    >>> cfs = hf.JSMA().explain(net, digits.images[:3] / 16, "all")
     >>> len(cfs), len(cfs[cfs.found]), cfs[0].table()["row"].tolist()
     (3, 3, [0])
     """

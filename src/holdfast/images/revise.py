@@ -24,12 +24,13 @@ from typing import ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
+from holdfast._core.checks import require_weight
 from holdfast._core.types import Outcomes
 from holdfast.errors import SettingError
-from holdfast.images.autoencoders import Codec, ConvVAE, ready_for
+from holdfast.images.autoencoders import Codec, ConvVAE, check_takes, ready_for
 from holdfast.images.deduce import cross_entropy
 from holdfast.images.explainer import ImageExplainer, ImageFound, ImageSearchProblem
-from holdfast.images.model import ImageModel, ImageModelLike, ImagesLike, as_images, padded, words
+from holdfast.images.model import ImageModel, ImageModelLike, ImagesLike, as_images, padded
 
 Optimizer = Literal["sgd", "adam"]
 STEPS: dict[Optimizer, float] = {"sgd": 1e-5, "adam": 0.05}
@@ -89,10 +90,7 @@ class REVISE(ImageExplainer):
         return self
 
     def check(self, model: ImageModel) -> None:
-        if not self.lam >= 0:
-            raise SettingError(
-                f"lam must be 0 or more (below 0 it rewards distance), got {self.lam}"
-            )
+        require_weight("lam", self.lam, "distance")
         if not (self.step is None or self.step > 0):
             raise SettingError(f"step must be positive, got {self.step}")
         if not self.max_iter >= 0:
@@ -102,10 +100,7 @@ class REVISE(ImageExplainer):
         patient = self.patience is None or self.patience >= 1
         if not patient:
             raise SettingError(f"patience must be at least 1, or None, got {self.patience}")
-        size = words(model.size)
-        own = words(self.vae_.size)
-        if size != own:
-            raise SettingError(f"the VAE is for images of {own}, the model takes {size}")
+        check_takes(self.vae_, "VAE", model.size)
 
     def search(self, problem: ImageSearchProblem) -> ImageFound:
         n = len(problem)

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from holdfast._core.checks import require_positive, require_weight
 from holdfast.errors import SettingError
 from holdfast.explainer import Explainer
 from holdfast.methods._walk import Walk, until_met
@@ -48,15 +49,11 @@ class GuidedMethod(Explainer):
     steps: int = 50
 
     def check(self, model: Model) -> None:
-        if not self.lam >= 0:
-            raise SettingError(
-                f"lam must be 0 or more (below 0 it rewards distance), got {self.lam}"
-            )
+        require_weight("lam", self.lam, "distance")
         likelier = "less would stop rows where another class is likelier"
         if not 0.5 <= self.tau < 1:
             raise SettingError(f"tau must be at least 0.5 and below 1, got {self.tau}; {likelier}")
-        if not self.lr > 0:
-            raise SettingError(f"lr must be positive, got {self.lr}")
+        require_positive("lr", self.lr)
         if not self.steps >= 1:
             raise SettingError(f"steps must be at least 1, got {self.steps}")
 

@@ -21,6 +21,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from holdfast._core.checks import require_positive
 from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import limited_threads
@@ -91,8 +92,7 @@ class CCHVAE(LatentMethod):
 
     def check(self, model: Model) -> None:
         super().check(model)
-        if not self.step > 0:
-            raise SettingError(f"step must be positive, got {self.step}")
+        require_positive("step", self.step)
         if not (self.rings >= 1 and self.samples >= 1):
             raise SettingError("rings and samples must be at least 1")
         distance_of(self.p, (l1, l2), "p")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from holdfast.errors import SettingError
+from holdfast._core.checks import require_weight
 from holdfast.methods._guided import GuidedMethod, GuidedWalk
 from holdfast.models.base import Model
 
@@ -48,10 +48,7 @@ class ClaPROAR(GuidedMethod):
 
     def check(self, model: Model) -> None:
         super().check(model)
-        if not self.external >= 0:
-            raise SettingError(
-                f"external must be 0 or more (below 0 it rewards the loss), got {self.external}"
-            )
+        require_weight("external", self.external, "the loss")
 
     def by_scores(self, walk: GuidedWalk, scores: Tensor, s: Tensor, t: int) -> Tensor:
         return (1 + self.external) * (s - walk.own)

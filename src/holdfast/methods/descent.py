@@ -29,6 +29,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from holdfast._core.checks import require_positive, require_weight
 from holdfast._core.params import preset
 from holdfast.distances import Distance, Norm, penalty_of, squared_l2
 from holdfast.errors import SettingError
@@ -145,12 +146,8 @@ class Descent(Explainer):
         gradient = self.relax == "round" or self.optimizer != "newton"
         if not gradient:
             raise SettingError("relax='softmax' needs a gradient step: 'adam', 'rmsprop' or 'sgd'")
-        if not self.lam >= 0:
-            raise SettingError(
-                f"lam must be 0 or more (below 0 it rewards distance), got {self.lam}"
-            )
-        if not self.lr > 0:
-            raise SettingError(f"lr must be positive, got {self.lr}")
+        require_weight("lam", self.lam, "distance")
+        require_positive("lr", self.lr)
         if not (self.steps >= 1 and self.restarts >= 1):
             raise SettingError("steps and restarts must be at least 1")
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from holdfast._core.checks import require_positive, require_weight
 from holdfast._core.types import Outcomes, Rows
 from holdfast.errors import SettingError
 from holdfast.methods._data import classes_of, encoded, scores_of
@@ -49,8 +50,10 @@ class ECCCo(GuidedMethod):
     >>> import holdfast as hf
     >>> data = hf.datasets.moons(n=200)
     >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
-    >>> len(hf.ECCCo().explain(model, data.X.head(20), "yes"))
-    20
+    >>> typical = hf.ECCCo(energy=5).explain(model, data.X.head(20), "yes")
+    >>> near = hf.ECCCo(energy=0).explain(model, data.X.head(20), "yes")
+    >>> float(typical.cost("l1").mean()) > float(near.cost("l1").mean())
+    True
 
     Reference:
         Altmeyer, Farmanbar, van Deursen and Liem 2024, "Faithful Model Explanations through
@@ -69,18 +72,11 @@ class ECCCo(GuidedMethod):
 
     def check(self, model: Model) -> None:
         super().check(model)
-        if not self.energy >= 0:
-            raise SettingError(
-                f"energy must be 0 or more (below 0 it rewards unlikely rows), got {self.energy}"
-            )
-        if not self.conformal >= 0:
-            raise SettingError(
-                f"conformal must be 0 or more (below 0 it rewards doubt), got {self.conformal}"
-            )
+        require_weight("energy", self.energy, "unlikely rows")
+        require_weight("conformal", self.conformal, "doubt")
         if not 0 < self.alpha < 1:
             raise SettingError(f"alpha must lie between 0 and 1, got {self.alpha}")
-        if not self.temperature > 0:
-            raise SettingError(f"temperature must be positive, got {self.temperature}")
+        require_positive("temperature", self.temperature)
         how = "call .fit(model, X, y) first (--data FILE in a terminal), or set conformal=0"
         if self.conformal != 0 and not self.is_fitted:
             raise SettingError(f"conformal={self.conformal:g} needs calibration rows; {how}")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from holdfast._core.checks import require_weight
 from holdfast._core.rows import chunks, rows_per_chunk
 from holdfast._core.types import Outcomes, Rows
 from holdfast.distances import l1
@@ -63,10 +64,7 @@ class Gravitational(GuidedMethod):
 
     def check(self, model: Model) -> None:
         super().check(model)
-        if not self.external >= 0:
-            raise SettingError(
-                f"external must be 0 or more (below 0 it rewards distance), got {self.external}"
-            )
+        require_weight("external", self.external, "distance")
         if not self.neighbors >= 1:
             raise SettingError(f"neighbors must be at least 1, got {self.neighbors}")
         check_columns(self.data_.shape[1], model)

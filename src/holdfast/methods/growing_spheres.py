@@ -16,6 +16,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from holdfast._core.checks import require_positive
 from holdfast._core.params import preset
 from holdfast.distances import squared_l2
 from holdfast.errors import SettingError
@@ -83,8 +84,7 @@ class GrowingSpheres(Explainer):
             raise SettingError("samples and rings must be at least 1")
         if not (self.radius is None or self.radius > 0):
             raise SettingError(f"radius must be positive, got {self.radius}")
-        if not self.width > 0:
-            raise SettingError(f"width must be positive, got {self.width}")
+        require_positive("width", self.width)
         if self.variant not in ("original", "carla"):
             raise SettingError(f"variant must be 'original' or 'carla', got {self.variant!r}")
 

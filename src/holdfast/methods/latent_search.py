@@ -13,6 +13,7 @@ from dataclasses import KW_ONLY, dataclass
 import torch
 from torch import Tensor
 
+from holdfast._core.checks import require_positive
 from holdfast._core.rows import chunks, rows_per_chunk
 from holdfast.distances import l2, squared_l2
 from holdfast.errors import SettingError
@@ -42,9 +43,9 @@ class LatentSearch(LatentMethod):
     >>> data = hf.datasets.moons(n=200)
     >>> model = hf.train_network(data.X, data.y, data.schema, hidden=(8,), epochs=20)
     >>> method = hf.LatentSearch(radius=3.0, samples=50, hidden=(16,), latent=2, epochs=5)
-    >>> method = method.fit(model, data.X)
-    >>> len(method.explain(model, data.X.head(20), "yes"))
-    20
+    >>> cfs = method.fit(model, data.X).explain(model, data.X.head(20), "yes")
+    >>> bool(cfs.found.any())
+    True
 
     Reference:
         Pawelczyk et al. 2020 (C-CHVAE); Black et al. 2022, "Consistent Counterfactuals for
@@ -68,8 +69,7 @@ class LatentSearch(LatentMethod):
 
     def check(self, model: Model) -> None:
         super().check(model)
-        if not self.radius > 0:
-            raise SettingError(f"radius must be positive, got {self.radius}")
+        require_positive("radius", self.radius)
         if not (self.samples >= 1 and self.repeats >= 1):
             raise SettingError("samples and repeats must be at least 1")
 

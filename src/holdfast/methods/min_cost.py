@@ -28,6 +28,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from holdfast._core.checks import require_positive
 from holdfast._core.rows import whole_blocks
 from holdfast.distances import Distance, Norm, distance_of, l1, l2, penalty_of
 from holdfast.errors import SettingError
@@ -113,8 +114,7 @@ class MinCost(Explainer):
             raise SettingError("steps and bisections must be at least 1")
         if not (self.linearise >= 0 and self.polish >= 0):
             raise SettingError("linearise and polish must be 0 or more")
-        if not self.lr > 0:
-            raise SettingError(f"lr must be positive, got {self.lr}")
+        require_positive("lr", self.lr)
 
     def search(self, problem: SearchProblem) -> Tensor:
         return self._legacy_elastic_net(problem) if self.legacy else self.search_from(problem, None)

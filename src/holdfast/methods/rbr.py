@@ -27,6 +27,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from holdfast._core.checks import require_positive
 from holdfast._core.rows import ROW_BLOCK, chunks, rows_per_chunk, whole_blocks
 from holdfast.distances import l1, l2
 from holdfast.errors import SettingError
@@ -79,8 +80,8 @@ class RBR(DataMethod):
     >>> data = hf.datasets.moons(n=200)
     >>> model = hf.Model.of(LogisticRegression().fit(data.X, data.y), data.schema)
     >>> method = hf.RBR(samples=50, scan=20, steps=50).fit(model, data.X)
-    >>> len(method.explain(model, data.X.head(20), "yes"))
-    20
+    >>> bool(method.explain(model, data.X.head(20), "yes").found.any())
+    True
 
     Reference:
         Nguyen, Bui, Nguyen, Yue and Nguyen 2022, "Robust Bayesian Recourse".
@@ -112,10 +113,8 @@ class RBR(DataMethod):
             raise SettingError(f"e_op and e_pe must be 0 or more, got {self.e_op} and {self.e_pe}")
         if not self.delta_plus >= 0:
             raise SettingError(f"delta_plus must be 0 or more, got {self.delta_plus}")
-        if not self.sigma > 0:
-            raise SettingError(f"sigma must be positive, got {self.sigma}")
-        if not self.radius > 0:
-            raise SettingError(f"radius must be positive, got {self.radius}")
+        require_positive("sigma", self.sigma)
+        require_positive("radius", self.radius)
         if not (self.samples >= 1 and self.neighbors >= 1):
             raise SettingError("samples and neighbors must be at least 1")
         if not (self.scan >= 1 and self.steps >= 1):

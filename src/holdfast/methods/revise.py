@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from holdfast._core.checks import require_positive, require_weight
 from holdfast.distances import Distance, Norm, penalty_of
 from holdfast.errors import SettingError
 from holdfast.methods._autoencoder import TableAutoencoder
@@ -64,12 +65,8 @@ class REVISE(LatentMethod):
     def check(self, model: Model) -> None:
         super().check(model)
         penalty_of(self.norm)
-        if not self.lam >= 0:
-            raise SettingError(
-                f"lam must be 0 or more (below 0 it rewards distance), got {self.lam}"
-            )
-        if not self.lr > 0:
-            raise SettingError(f"lr must be positive, got {self.lr}")
+        require_weight("lam", self.lam, "distance")
+        require_positive("lr", self.lr)
         if not self.steps >= 1:
             raise SettingError(f"steps must be at least 1, got {self.steps}")
 

@@ -23,6 +23,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from holdfast._core.checks import require_positive, require_weight
 from holdfast._core.params import preset
 from holdfast._core.types import Outcomes, Rows
 from holdfast.distances import BallNorm, Distance, distance_of, l1, l2, linf, mse
@@ -116,10 +117,7 @@ class ROAR(Explainer):
     def check(self, model: Model) -> None:
         if not self.delta >= 0:
             raise SettingError(f"delta must be 0 or more, got {self.delta}")
-        if not self.lam >= 0:
-            raise SettingError(
-                f"lam must be 0 or more (below 0 it rewards distance), got {self.lam}"
-            )
+        require_weight("lam", self.lam, "distance")
         distance_of(self.norm, (linf, l2))
         distance_of(self.distance, (l1, mse), "distance")
         if self.linear not in ("auto", "lime"):
@@ -128,8 +126,7 @@ class ROAR(Explainer):
             raise SettingError(f"relax must be 'box' or 'softmax', got {self.relax!r}")
         if self.optimizer not in ("adam", "rmsprop", "sgd"):
             raise SettingError(f"unknown optimizer {self.optimizer!r}; try 'adam'")
-        if not self.lr > 0:
-            raise SettingError(f"lr must be positive, got {self.lr}")
+        require_positive("lr", self.lr)
         if not self.tolerance >= 0:
             raise SettingError(f"tolerance must be 0 or more, got {self.tolerance}")
         if not (self.steps >= 1 and self.restarts >= 1):

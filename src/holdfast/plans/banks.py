@@ -111,6 +111,13 @@ class Banks:
 
     # ---- what follows from the settings
 
+    @property
+    def about_rows(self) -> dict[str, Any]:
+        """What is known of the rows beside their features, by the arguments of
+        `ModelBank.retrain`."""
+        names = ("time", "window", "groups", "sample_weight", "fit_params")
+        return {name: getattr(self, name) for name in names}
+
     def kind(self, model: Model) -> Kind:
         """The family of the judges of this model."""
         if self.family != "auto":

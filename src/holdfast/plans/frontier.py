@@ -1,7 +1,6 @@
 """What certainty costs: for every person the cheapest plan for each share of models that is to
 accept it."""
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,17 +11,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from holdfast._core.result import as_json
+from holdfast.auditing import files
 from holdfast.auditing.audit import Audit
-from holdfast.auditing.files import (
-    add_column,
-    add_metadata,
-    arguments_of,
-    column,
-    facts_of,
-    metadata,
-)
 from holdfast.datasets.tables import records
-from holdfast.errors import FileError
 
 NONE = -1
 HOLDS = (0.8, 0.9, 0.95, 0.99)  # the shares that are asked for, left out
@@ -158,35 +149,27 @@ class Frontier:
         """Write the format of the extension: .parquet has everything, for `load`; .json what
         `to_json` gives, and .csv what `table` gives."""
         path = Path(path)
-        ending = path.suffix.lower()
-        if ending not in (".parquet", ".json", ".csv"):
-            raise FileError(
-                f"cannot write {str(path)!r}: the extension must be one of .parquet, .json, .csv"
-            )
+        ending = files.known_ending(path, (".parquet", ".json", ".csv"))
         if ending == ".json":
             self.to_json(path)
         elif ending == ".csv":
             self.table().to_csv(path)
         else:
             self.judged_by.save(path)
-            add_column(path, CHOSEN_BY, self.chosen_by.held)
-            content = {"holds": list(self.holds), "chosen by": facts_of(self.chosen_by)}
-            add_metadata(path, MARK, content)
+            files.add_column(path, CHOSEN_BY, self.chosen_by.held)
+            content = {"holds": list(self.holds), "chosen by": files.facts_of(self.chosen_by)}
+            files.add_metadata(path, MARK, content)
 
     @classmethod
     def load(cls, path: str | Path) -> "Frontier":
         """Read a .parquet file written by `save`."""
         judged_by = Audit.load(path)
-        text = metadata(path, MARK)
-        if text is None:
-            raise FileError(
-                f"{str(path)!r} holds an audit and no frontier; it was not written by Frontier.save"
-            )
-        try:
-            content = json.loads(text)
+
+        def chosen(content: dict[str, Any]) -> tuple[Audit, tuple[float, ...]]:
             holds = tuple(float(hold) for hold in content["holds"])
-            verdicts = column(path, CHOSEN_BY)
-            chosen_by = Audit(*arguments_of(judged_by.cfs, verdicts, content["chosen by"]))
-        except Exception as error:  # the file may say anything
-            raise FileError(f"{str(path)!r} is damaged ({type(error).__name__}: {error})") from None
+            verdicts = files.column(path, CHOSEN_BY)
+            return Audit(*files.arguments_of(judged_by.cfs, verdicts, content["chosen by"])), holds
+
+        otherwise = "an audit and no frontier; it was not written by Frontier.save"
+        chosen_by, holds = files.read_metadata(path, MARK, otherwise, chosen)
         return cls(chosen_by, judged_by, holds)

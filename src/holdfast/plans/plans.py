@@ -1,7 +1,6 @@
 """Plans for people: what to change, what it costs, and whether the model's next version will still
 accept it."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,10 +12,9 @@ import pandas as pd
 from holdfast._core.result import as_json
 from holdfast.auditing import certificates
 from holdfast.auditing.audit import Audit
-from holdfast.auditing.files import add_metadata, metadata
+from holdfast.auditing.files import add_metadata, known_ending, read_metadata
 from holdfast.auditing.likeness import Likeness
 from holdfast.counterfactuals import Counterfactuals, RowSelection, positions
-from holdfast.errors import FileError
 from holdfast.plans.plan import Plan, PlanColumns, each_plan
 from holdfast.target import Status
 
@@ -242,11 +240,7 @@ class Plans:
         """Write the format of the extension: .parquet has everything, for `load`; .json what
         `to_json` gives, and .csv what `table` gives."""
         path = Path(path)
-        ending = path.suffix.lower()
-        if ending not in ENDINGS:
-            raise FileError(
-                f"cannot write {str(path)!r}: the extension must be one of {', '.join(ENDINGS)}"
-            )
+        ending = known_ending(path, ENDINGS)
         if ending == ".json":
             self.to_json(path)
             return
@@ -267,21 +261,17 @@ class Plans:
     def load(cls, path: str | Path) -> "Plans":
         """Read a .parquet file written by `save`."""
         audit = Audit.load(path)
-        text = metadata(path, MARK)
-        if text is None:
-            raise FileError(
-                f"{str(path)!r} holds an audit and no plans; it was not written by Plans.save"
-            )
-        try:
-            content = json.loads(text)
-            likeness = None if content["likeness"] is None else Likeness(**content["likeness"])
+
+        def judged(content: dict[str, Any]) -> "Plans":
+            likeness = content["likeness"]
             return cls(
                 audit,
                 float(content["hold"]),
                 float(content["confidence"]),
-                likeness,
+                None if likeness is None else Likeness(**likeness),
                 tuple(str(text) for text in content["warnings"]),
                 int(content["looks"]),
             )
-        except Exception as error:  # the file may say anything
-            raise FileError(f"{str(path)!r} is damaged ({type(error).__name__}: {error})") from None
+
+        otherwise = "an audit and no plans; it was not written by Plans.save"
+        return read_metadata(path, MARK, otherwise, judged)

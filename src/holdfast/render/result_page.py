@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,17 @@ from holdfast.render.html import MOST_ROWS, inline_svg, provenance, write_page
 if TYPE_CHECKING:
     from holdfast.auditing.audit import Audit
     from holdfast.plans.frontier import Frontier
+
+
+class Study(Protocol):
+    """A result whose page is made of its summary, its chart and its table alone."""
+
+    def summary(self) -> str: ...
+
+    def plot(self) -> Any: ...
+
+    def table(self) -> pd.DataFrame: ...
+
 
 Figures = Sequence[tuple[str, str, str]]  # name, number, small print
 
@@ -51,6 +62,21 @@ def result_page(
         rows=[(name, [written(value) for value in row]) for name, row in rows],
         total=len(table),
         provenance=list(facts),
+    )
+
+
+def study_page(
+    study: Study, path: str | Path, title: str, caption: str, facts: Sequence[tuple[str, str]]
+) -> Path:
+    """Write the page of a study: its summary, its chart and its table."""
+    return result_page(
+        Path(path),
+        title=title,
+        headline=study.summary(),
+        chart=study.plot(),
+        caption=caption,
+        table=study.table(),
+        facts=facts,
     )
 
 

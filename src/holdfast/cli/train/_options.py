@@ -3,16 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.cli.options import argument, option
+from holdfast.cli.options import option
 from holdfast.errors import SettingError
 from holdfast.registry import split_setting
 
-TABLE = argument("TABLE", "Rows with outcomes: CSV, JSON or Parquet.")
-TARGET = option("table", "COLUMN", "Column of the outcome.", ...)
-TEST = option("table", "SHARE", "Share of rows held out.", 0.25)
 EPOCHS = option("method", "N", "Training epochs.")
 HIDDEN = option("method", "LIST", "Widths of the layers, as 64,32.")
-RECIPE = option("output", "FILE", "Recipe for `holdfast audit` (TOML).")
 
 
 def out_file(default: str) -> Any:

@@ -4,14 +4,13 @@ import shlex
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from holdfast.cli.output import check_chart, check_ending, check_table, check_writable, print_report
-from holdfast.cli.train._options import check_share
+from holdfast.cli.output import print_report
+from holdfast.cli.train._command import Given
 from holdfast.registry import split_names
 
 if TYPE_CHECKING:
@@ -26,68 +25,36 @@ if TYPE_CHECKING:
 SHOWN = ("accuracy", "validation", "matured", "divergence", "ridge", "adversarial")
 
 
-@dataclass(frozen=True)
-class TrainingTable:
-    """The rows to learn from: which file, which outcome, what may change, what is held out."""
-
-    path: Path
-    target: str
-    schema: Path | None
-    fixed: Sequence[str] | None
-    test: float
-    seed: int
-
-
-@dataclass(frozen=True)
-class Files:
-    """Where the model goes, and what else is written."""
-
-    out: Path
-    recipe: Path | None = None
-    history: Path | None = None
-    plot: Path | None = None
-
-    def check(self) -> None:
-        """Raise an error about the first that cannot be written, before the work."""
-        check_ending(self.out, (".safetensors",), "a model's")
-        check_writable(self.out, self.recipe, self.history, self.plot)
-        check_table(self.history)
-        check_chart(self.plot)
-
-
-def train(
-    kind: str, trainer: "Trainer", table: TrainingTable, files: Files, *, quiet: bool
-) -> None:
+def train(kind: str, trainer: "Trainer", given: Given) -> None:
     """Train on a table, write what is asked for, and report."""
-    if quiet:
+    if given.quiet:
         warnings.simplefilter("ignore")
-    check_share(table.test)
-    files.check()
+    given.check()
     import holdfast as hf
 
     # Rows held out are measured on and, where a trainer watches them, never learnt from.
-    X, y, schema = labelled(table.path, table.target, table.schema, split_names(table.fixed))
-    learn, rest = hf.datasets.held_out(len(X), table.test, table.seed)
+    X, y, schema = labelled(given.table, given.target, given.schema, split_names(given.fixed))
+    learn, rest = hf.datasets.held_out(len(X), given.test, given.seed)
     unseen = X.iloc[rest], y.iloc[rest]
     start = time.perf_counter()
-    trained = trainer.fit((X.iloc[learn], y.iloc[learn]), schema, unseen, not quiet)
+    trained = trainer.fit((X.iloc[learn], y.iloc[learn]), schema, unseen, not given.quiet)
     seconds = time.perf_counter() - start
-    trained.model.save(files.out)
-    if files.recipe:
-        trainer.audit_recipe().save(files.recipe)
+    trained.model.save(given.out)
+    if given.recipe:
+        trainer.audit_recipe().save(given.recipe)
     report = {
         "kind": kind,
-        "model": str(files.out),
+        "model": str(given.out),
         "rows": len(learn),
         "test_rows": len(rest),
         "seconds": round(seconds, 3),
     }
     report |= measured(trained.model, *unseen)
     if trained.history is not None:
-        report |= write_history(trained.history, files.history, files.plot)
+        report |= write_history(trained.history, given.history, given.plot)
     print_report(report, report_in_words)
-    if not quiet:
-        typer.echo(f"next: {next_command(files.out, trained.model)}", err=True)
+    if not given.quiet:
+        typer.echo(f"next: {next_command(given.out, trained.model)}", err=True)
 
 
 def labelled(

@@ -1,28 +1,15 @@
 """`holdfast train counterfactual`: a network that learns from its own counterfactuals."""
 
-from pathlib import Path
-
-from holdfast.cli.options import FIXED, QUIET, SCHEMA, SEED, SETTINGS, option
-from holdfast.cli.train._options import (
-    EPOCHS,
-    HIDDEN,
-    RECIPE,
-    TABLE,
-    TARGET,
-    TEST,
-    assigned,
-    out_file,
-)
-from holdfast.cli.train._run import Files, TrainingTable, train
+from holdfast.cli.options import option
+from holdfast.cli.train._command import Given, learns_from_table
+from holdfast.cli.train._options import EPOCHS, HIDDEN
+from holdfast.cli.train._run import train
 from holdfast.training.by_name import counterfactual_trainer
 
 
+@learns_from_table("counterfactual.safetensors", has_history=True)
 def counterfactual(
-    table: Path = TABLE,
-    target: str = TARGET,
-    schema: Path | None = SCHEMA,
-    fixed: list[str] | None = FIXED,
-    test: float = TEST,
+    given: Given,
     epochs: int | None = EPOCHS,
     hidden: str | None = HIDDEN,
     objective: str | None = option("method", "NAME", "What is minimised; default: full."),
@@ -35,13 +22,6 @@ def counterfactual(
     l_reg: float | None = option("method", "W", "Weight of the ridge; default: 0.1."),
     l_adv: float | None = option("method", "W", "Adversarial weight; default: 0.25."),
     burn_in: float | None = option("method", "SHARE", "First epochs kept plain; default: 0."),
-    settings: list[str] | None = SETTINGS,
-    seed: int = SEED,
-    out: Path | None = out_file("counterfactual.safetensors"),
-    recipe: Path | None = RECIPE,
-    history: Path | None = option("output", "FILE", "Table of epochs: .csv, .json, .parquet."),
-    plot: Path | None = option("output", "FILE", "Chart of epochs: .png, .svg or .html."),
-    quiet: bool = QUIET,
 ) -> None:
     """Train a network that learns from its own counterfactuals."""
     of_training = {
@@ -58,10 +38,5 @@ def counterfactual(
         "l_adv": l_adv,
         "burn_in": burn_in,
     }
-    train(
-        "counterfactual",
-        counterfactual_trainer(assigned(of_training, settings), seed),
-        TrainingTable(table, target, schema, fixed, test, seed),
-        Files(out or Path("counterfactual.safetensors"), recipe, history, plot),
-        quiet=quiet,
-    )
+    settings = given.assigned(of_training)
+    train("counterfactual", counterfactual_trainer(settings, given.seed), given)

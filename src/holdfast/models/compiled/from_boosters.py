@@ -16,20 +16,10 @@ from holdfast.errors import ModelError
 from holdfast.models.compiled.from_sklearn import Kernel, stacked, tree_of
 from holdfast.models.compiled.preprocessing import Column, RefusedError, type_name
 from holdfast.models.compiled.tree_nodes import Nodes
+from holdfast.models.formats import lightgbm_text
 
 # Beginnings of objectives of regression, and those whose estimate is the sum of the trees as it is.
-NUMBERS = (
-    "reg:",
-    "count:",
-    "regression",
-    "huber",
-    "fair",
-    "poisson",
-    "quantile",
-    "mape",
-    "gamma",
-    "tweedie",
-)
+NUMBERS = ("reg:", "count:", *lightgbm_text.NUMBERS)
 CLASSES = ("binary", "multi", "cross_entropy")  # and those by which it classifies
 # LightGBM's names for one and the same
 ONE_AGAINST_ALL = ("multiclassova", "multiclass_ova", "ova", "ovr")
