@@ -7,6 +7,7 @@ from typing import Any, Protocol, Self, cast, runtime_checkable
 import numpy as np
 import pandas as pd
 
+from holdfast._core.files import write_whole
 from holdfast.errors import FileError
 
 
@@ -57,7 +58,7 @@ def as_json(content: dict[str, Any], path: str | Path | None = None) -> str:
     text = json.dumps(content, indent=1, ensure_ascii=False, default=plain_value)
     if path is not None:
         try:
-            Path(path).write_text(text + "\n", encoding="utf-8")
+            write_whole(Path(path), (text + "\n").encode())
         except OSError as error:
             reason = error.strerror or error
             raise FileError(f"cannot write {str(path)!r}: {reason}") from None

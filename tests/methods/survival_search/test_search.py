@@ -191,8 +191,11 @@ def test_one_column_in_closed_form() -> None:
     bank = hf.ModelBank.of([line(float(a), float(b)) for a, b in zip(slopes, offsets, strict=True)])
 
     def least(c: float) -> float:
-        g = lambda z: slopes * z + offsets  # noqa: E731
-        return float(brentq(lambda z: min(z + 0.2, g(z).mean() - c * g(z).std(ddof=1)), -5, 50))
+        def surest(z: float) -> float:
+            margins = slopes * z + offsets
+            return min(z + 0.2, margins.mean() - c * margins.std(ddof=1))
+
+        return float(brentq(surest, -5, 50))
 
     people = table[(model.predict(table) == "no").to_numpy()]
     levels = (0.0, 1.0, 2.0)
