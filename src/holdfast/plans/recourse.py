@@ -25,7 +25,7 @@ from holdfast._core.files import whole_folder
 from holdfast._core.types import Label, Outcomes
 from holdfast._core.version import version
 from holdfast.auditing import certificates
-from holdfast.auditing.audit import audit, audit_at
+from holdfast.auditing.audit import Audit, audit, audit_at
 from holdfast.auditing.calibration import USUAL
 from holdfast.auditing.choice import choose
 from holdfast.counterfactuals import Counterfactuals
@@ -255,13 +255,19 @@ class Recourse:
         """Each person's plan among several: by the jury that chooses, and where its models are led
         away from the model in use, by the same one led further."""
         jury = trained.parts.calibration
-        level = {"hold": self.hold, "confidence": self.confidence}
-        judges = len(trained.parts.audit)
-        if trained.kind != "stretch" or jury.around is None:
-            return choose(audit(cfs, jury), judges, **level)
-        spreads = (trained.spread, spread_with_reserve(trained.spread, self.hold))
-        first, further = audit_at(cfs, jury, spreads)
-        return choose(first, judges, **level, further=further)
+        further: Audit | None = None
+        if trained.kind == "stretch" and jury.around is not None:
+            spreads = (trained.spread, spread_with_reserve(trained.spread, self.hold))
+            first, further = audit_at(cfs, jury, spreads)
+        else:
+            first = audit(cfs, jury)
+        return choose(
+            first,
+            len(trained.parts.audit),
+            hold=self.hold,
+            confidence=self.confidence,
+            further=further,
+        )
 
     def more_judges(self, plans: Plans, count: int) -> Plans:
         """The same plans, certified again by so many judges more, without a new search.
