@@ -14,9 +14,11 @@ accept the plan.
 
 import argparse
 import json
+import tempfile
 import time
 from collections.abc import Iterator
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -58,12 +60,13 @@ def truth_of(kind: str) -> hf.ModelBank:
     )
 
 
-def repetition(kind: str, hold: float, seed: int) -> dict[str, Any]:
-    """What one `Recourse` certifies, and on how many of the true judges it holds."""
+def repetition(kind: str, hold: float, seed: int, kept: str) -> dict[str, Any]:
+    """What one `Recourse` certifies, and on how many of the true judges it holds; all levels of a
+    repetition share the retrained models, which the folder keeps."""
     start = time.perf_counter()
     world, recipe, model, people = world_of(kind)
     rows = world.rows(world.table)
-    banks = hf.Banks(recipe=recipe, workers=1)
+    banks = hf.Banks(recipe=recipe, workers=1, cache=kept)
     recourse = hf.Recourse(model, *rows, hold=hold, banks=banks, seed=seed)
     plans = recourse.plans(people, world.target)
     judges = truth_of(kind).stretched(model, recourse.spread)
@@ -90,12 +93,13 @@ def done(kind: str, hold: float) -> list[dict[str, Any]]:
     return json.loads(path.read_text()) if path.exists() else []
 
 
-def missing() -> Iterator[tuple[str, float, int]]:
+def missing() -> Iterator[tuple[int, str, float]]:
+    """Seed, kind of model and level of what is not there yet."""
     for seed in range(1, REPETITIONS + 1):
         for kind in KINDS:
             for hold in HOLDS:
                 if seed not in [r["seed"] for r in done(kind, hold)]:
-                    yield kind, hold, seed
+                    yield seed, kind, hold
 
 
 def table() -> pd.DataFrame:
@@ -126,17 +130,19 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=0.0)
     parser.add_argument("--table", action="store_true")
     given = parser.parse_args()
+    if given.table:
+        print(table().to_string(index=False, float_format=lambda v: f"{v:.3f}"))
     torch.set_num_threads(1)
     end = time.monotonic() + 60 * given.minutes
     RESULTS.mkdir(parents=True, exist_ok=True)
-    for kind, hold, seed in list(missing()):
-        if time.monotonic() >= end:
-            break
-        found = [*done(kind, hold), repetition(kind, hold, seed)]
-        path_of(kind, hold).write_text(json.dumps(found, indent=0) + "\n")
-        print(kind, hold, found[-1], flush=True)
-    if given.table:
-        print(table().to_string(index=False, float_format=lambda v: f"{v:.3f}"))
+    for (seed, kind), holds in groupby(missing(), key=lambda one: one[:2]):
+        with tempfile.TemporaryDirectory() as kept:
+            for _, _, hold in list(holds):
+                if time.monotonic() >= end:
+                    return
+                found = [*done(kind, hold), repetition(kind, hold, seed, kept)]
+                path_of(kind, hold).write_text(json.dumps(found, indent=0) + "\n")
+                print(kind, hold, found[-1], flush=True)
 
 
 if __name__ == "__main__":

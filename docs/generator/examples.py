@@ -1,4 +1,5 @@
-"""`python -m docs.generator.examples`: run the scripts of docs/examples, and write a page of each.
+"""`python -m docs.generator.examples [NAME ...]`: run the scripts of docs/examples, all of them or
+those named, and write a page of each.
 
 A script is in percent format, which editors show as a notebook: cells of prose, and cells of code.
 Its page has the same cells, and below each cell of code what it prints; pictures lie beside it. The
@@ -10,6 +11,7 @@ import io
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -68,7 +70,10 @@ def run(text: str) -> list[str]:
 
 def main() -> None:
     os.chdir(ROOM)
+    named = sys.argv[1:]
     for script in scripts():
+        if named and script.stem not in named:
+            continue
         text = script.read_text(encoding="utf-8")
         script.with_suffix(".md").write_text(page(text, run(text)), encoding="utf-8")
         picture = script.with_suffix(".png")

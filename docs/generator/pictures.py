@@ -73,7 +73,12 @@ def frontier() -> None:
     train, test = applicants()
     fitted = pipeline().fit(train.X, train.y)
     recourse = hf.Recourse(
-        fitted, train.X, train.y, schema=train.schema, hold=HOLD, models=MODELS
+        fitted,
+        train.X,
+        train.y,
+        schema=train.schema,
+        hold=HOLD,
+        banks=hf.Banks(models=MODELS),
     )
     denied = test.X[fitted.predict(test.X) == "denied"].head(PEOPLE)
     chart = recourse.frontier(denied, "approved").plot()

@@ -96,3 +96,32 @@ def test_sure_is_a_share() -> None:
     first = jury([0], [1.0], [0], [True], models=100)
     with pytest.raises(SettingError, match=r"sure must lie between 0 and 1, got 1\.5"):
         choose(first, 100, **JUDGED, sure=1.5)
+
+
+def test_of_the_likely_plans_one_with_a_reserve_is_chosen() -> None:
+    # person 0: 0 is likely to be certified and the cheapest, 1 has a reserve, and so has 2, which
+    # is dearer. person 1: none has a reserve; of 3 and 4, which are likely, the further jury
+    # refuses 4 less, and 5, which is not likely, least of all. person 2: none is likely; 6 is
+    # refused less by the first jury.
+    refusals = [3, 0, 0, 3, 3, 40, 30, 31]
+    refusals_further = [40, 2, 1, 50, 45, 44, 60, 50]
+    costs = [1.0, 2, 3, 1, 2, 3, 2, 1]
+    source = [0, 0, 0, 1, 1, 1, 2, 2]
+    first = jury(refusals, costs, source, [True] * 8, models=100)
+    further = jury(refusals_further, costs, source, [True] * 8, models=100)
+    assert choose(first, 100, **JUDGED, further=further).tolist() == [1, 4, 6]
+
+
+def test_a_further_jury_that_is_the_first_one_changes_nothing() -> None:
+    random = np.random.default_rng(1)
+    refusals = random.integers(0, 60, 40).tolist()
+    costs = random.random(40).tolist()
+    source = np.repeat(np.arange(8), 5).tolist()
+    first = jury(refusals, costs, source, [True] * 40, models=100)
+    alone = choose(first, 100, **JUDGED)
+    assert choose(first, 100, **JUDGED, further=first).tolist() == alone.tolist()
+
+
+def test_a_plan_of_no_answer_is_chosen_last_of_all() -> None:
+    first = jury([0, 60], [0.0, 9], [0, 0], [False, True], models=100)
+    assert choose(first, 100, **JUDGED, further=first).tolist() == [1]

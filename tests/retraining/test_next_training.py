@@ -11,17 +11,20 @@ from scipy.stats import norm
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import holdfast as hf
+from holdfast.auditing.audit import audit_at
 from holdfast.errors import SettingError
 from holdfast.retraining.base_run import BaseRun
 from holdfast.retraining.families import family
 from holdfast.retraining.next_training import (
     LEAST_FROM_ROWS,
+    RESERVE,
     fresh_rows,
     many_equal_rows,
     same_steps,
     share_from_rows,
     spread_for,
     spread_of_rows,
+    spread_with_reserve,
 )
 from holdfast.retraining.row_facts import blocks_of, groups_of, weights_of
 
@@ -390,6 +393,40 @@ def test_stretched_judges_by_the_definition(recipe: hf.Recipe) -> None:
     clear = np.abs(judged) > 1e-4
     np.testing.assert_array_equal(held[clear], (judged > 0)[clear])
     assert held.mean() < hf.audit(cfs, bank, rule="class").held.mean()
+
+
+@pytest.mark.parametrize("recipe", [NETWORK, LOGISTIC], ids=["network", "estimator"])
+def test_juries_at_several_distances_are_asked_once(
+    recipe: hf.Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is what an audit by judges at that distance gives, and the models score once."""
+    model = recipe.fit(X, Y, SCHEMA)
+    bank = hf.ModelBank.retrain(recipe, X, Y, SCHEMA, families={"retrain": 12}).stretched(model, 2)
+    cfs = hf.MinCost().explain(model, X[model.predict(X) == "no"].head(9), "yes")
+    expected = [hf.audit(cfs, bank.stretched(model, spread)).held for spread in (2, 3.5)]
+    asked = list[int]()
+    scores = type(bank.groups[0]).scores
+
+    def counting(*given: Any) -> torch.Tensor:
+        asked.append(1)
+        return scores(*given)
+
+    monkeypatch.setattr(type(bank.groups[0]), "scores", counting)
+    juries = audit_at(cfs, bank, (2, 3.5))
+    assert len(asked) == len(bank.groups)
+    assert [jury.spread for jury in juries] == [2, 3.5]
+    for jury, held in zip(juries, expected, strict=True):
+        np.testing.assert_array_equal(jury.held, held)
+    assert juries[1].held.sum() < juries[0].held.sum()
+
+
+def test_the_reserve_is_one_deviation_of_a_bootstrap() -> None:
+    """A plan that exactly the share `hold` of judges accepts lies z deviations of judges inside; of
+    one with a reserve the same is true RESERVE deviations further away."""
+    hold = 0.9
+    z = norm.ppf(hold)
+    spread = spread_for(hold, 0.95)
+    assert spread_with_reserve(spread, hold) * z == pytest.approx(spread * z + RESERVE)
 
 
 def test_history_is_not_stretched_and_names_say_what_judges_are() -> None:

@@ -88,12 +88,35 @@ def audit(
     judges = bank if isinstance(bank, ModelBank) else existing(cfs, bank)
     judges.check_fits(cfs)
     refuse_guides(cfs, judges)
+    return _audits(cfs, judges, rule, (None,), progress)[0]
+
+
+def audit_at(cfs: Counterfactuals, bank: ModelBank, spreads: Sequence[float]) -> "list[Audit]":
+    """Put every answer before judges led so many times as far away from the model in use, once for
+    each spread; the models are asked once."""
+    bank.check_fits(cfs)
+    refuse_guides(cfs, bank)
+    return _audits(cfs, bank, "target", spreads, progress=False)
+
+
+def _audits(
+    cfs: Counterfactuals,
+    judges: ModelBank,
+    rule: Rule,
+    spreads: Sequence[float | None],
+    progress: bool,
+) -> "list[Audit]":
+    """One audit for each spread; None is the judges' own."""
     with Progress(progress, "auditing") as bar:
         bar.total(len(judges.groups))
-        held, scores = verdicts_and_scores(cfs, judges, asked(cfs, rule), bar)
+        held, scores = verdicts_and_scores(cfs, judges, asked(cfs, rule), bar, spreads)
     kept, repeats = counted(judges, scores)
-    spread = max(group.spread for group in judges.groups)
-    return Audit(cfs, held[kept], judges.family[kept], judges.fingerprint(), rule, repeats, spread)
+    own = max(group.spread for group in judges.groups)
+    family = judges.family[kept]
+    return [
+        Audit(cfs, one[kept], family, judges.fingerprint(), rule, repeats, own if s is None else s)
+        for one, s in zip(held, spreads, strict=True)
+    ]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

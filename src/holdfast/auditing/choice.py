@@ -7,8 +7,12 @@ that
 
     P(certified) = F(R; M, r + 1/2, m - r + 1/2)
 
-is what the first jury knows of it. The cheapest plan is taken of which this is at least `sure`;
-where there is none, the one that is refused least.
+is what the first jury knows of it. Of the plans of which this is at least `sure`, the cheapest is
+not the best: it is where the table flatters the model most (the winner's curse), and by luck as
+often as by merit. So the first jury is asked once more, led further away from the model in use than
+the second one will be. A plan that is likely to pass there too has a reserve; the cheapest such
+plan is taken. Where there is none, the plan that this further jury refuses least, of those likely
+to be certified; and where there is none of these either, the one that is refused least.
 """
 
 from typing import Any
@@ -24,7 +28,13 @@ SURE = 0.9  # how likely the second jury certifies what is chosen
 
 
 def choose(
-    first: Audit, judges: int, *, hold: float, confidence: float, sure: float = SURE
+    first: Audit,
+    judges: int,
+    *,
+    hold: float,
+    confidence: float,
+    further: Audit | None = None,
+    sure: float = SURE,
 ) -> npt.NDArray[np.int64]:
     """(people,) the position of each person's plan among all of them.
 
@@ -32,19 +42,36 @@ def choose(
         first: several plans for each person, before the models of the first jury.
         judges: M, the models of the second jury.
         hold, confidence: of the certificate.
+        further: the same plans before the first jury led further away from the model in use; None:
+            no plan needs a reserve.
         sure: how likely it has to be.
     """
     check_share("sure", sure)
     cfs = first.cfs
-    refusals = np.where(cfs.answered, (~first.held).sum(0), len(first.held) + 1)
     cost = np.where(cfs.answered, cfs.cost("weighted").to_numpy(), np.inf)
-    likely = (
-        chance_of_certificate(refusals, len(first.held), judges, hold=hold, confidence=confidence)
-        >= sure
-    )
-    # Plans that are likely enough come first, the cheapest of them ahead; then the others by who
-    # refuses them.
-    order = np.lexsort((cost, np.where(likely, 0, refusals), ~likely, cfs.source))
+
+    def refusals_of(jury: Audit) -> npt.NDArray[np.int64]:
+        """(plans,) how many models refuse each; all and one more where there is no answer."""
+        return np.where(cfs.answered, (~jury.held).sum(0), len(jury.held) + 1)
+
+    def is_likely(refusals: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """(plans,) is the second jury likely to certify what is refused so often?"""
+        models = len(first.held)
+        chance = chance_of_certificate(refusals, models, judges, hold=hold, confidence=confidence)
+        return chance >= sure
+
+    refusals = refusals_of(first)
+    likely = is_likely(refusals)
+    if further is None:
+        refusals_further = refusals
+        has_reserve = likely
+    else:
+        refusals_further = refusals_of(further)
+        has_reserve = likely & is_likely(refusals_further)
+    # three classes of plans, the best one first, and what comes before the cost in each of them
+    rank = np.select([has_reserve, likely], [0, 1], default=2)
+    before_cost = np.select([has_reserve, likely], [0, refusals_further], default=refusals)
+    order = np.lexsort((cost, before_cost, rank, cfs.source))
     people = np.unique(cfs.source)
     return order[np.searchsorted(cfs.source[order], people)]
 

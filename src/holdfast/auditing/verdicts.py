@@ -1,6 +1,7 @@
 """Which model accepts which answer: every answer of any method before every model of a bank."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -29,13 +30,18 @@ def existing(
 
 def verdicts(cfs: Counterfactuals, bank: ModelBank, bar: Progress, rule: Rule = "target") -> Array:
     """(M, n) does model m give answer i the wanted outcome? The bar moves by one per group."""
-    return verdicts_and_scores(cfs, bank, asked(cfs, rule), bar)[0]
+    return verdicts_and_scores(cfs, bank, asked(cfs, rule), bar)[0][0]
 
 
 def verdicts_and_scores(
-    cfs: Counterfactuals, bank: ModelBank, goal: BoundTarget, bar: Progress
+    cfs: Counterfactuals,
+    bank: ModelBank,
+    goal: BoundTarget,
+    bar: Progress,
+    spreads: Sequence[float | None] = (None,),
 ) -> tuple[Array, Tensor]:
-    """The same, and what the models give to some of the answers (M, s, k)."""
+    """(S, M, n) the same at several distances from the model in use, the bank's own where a spread
+    is None; and what the models give to some of the answers (M, s, k)."""
     met = list[Array]()
     compared = list[Tensor]()
     x = {cfs.x_cf.dtype: cfs.x_cf}
@@ -45,10 +51,11 @@ def verdicts_and_scores(
         if group.dtype not in x:
             x[group.dtype] = cfs.schema.encode(cfs.after, group.dtype)
         scores = group.scores(cfs.after, x[group.dtype])  # (M, n, k)
-        met.append(group.met(goal, scores, bank.around, in_use).numpy())
+        places = [group if s is None else replace(group, spread=s) for s in spreads]
+        met.append(np.stack([p.met(goal, scores, bank.around, in_use).numpy() for p in places]))
         compared.append(scores[:, rows].double())
         bar.step(1)
-    return np.concatenate(met), torch.cat(compared)
+    return np.concatenate(met, 1), torch.cat(compared)
 
 
 def scores_in_use(model: Model, cfs: Counterfactuals) -> Tensor:

@@ -169,8 +169,7 @@ class Banks:
         if kind == "retrain":
             return 1.0
         rule = spread_of_rows if kind == "fresh" else spread_for
-        smooth = "smooth" if model.has_grad else "other"
-        allowance = ALLOWANCES["network" if self.is_network(model) else smooth]
+        allowance = ALLOWANCES["network" if self.is_network(model) else "other"]
         return rule(hold, confidence, from_rows, allowance)
 
     # ---- training

@@ -15,14 +15,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Unpack, cast
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from holdfast._core.checks import untyped
 from holdfast._core.types import Label, Outcomes
 from holdfast.auditing import certificates
-from holdfast.auditing.audit import audit
+from holdfast.auditing.audit import Audit, audit, audit_at
 from holdfast.auditing.calibration import USUAL
 from holdfast.auditing.choice import choose
+from holdfast.counterfactuals import Counterfactuals
 from holdfast.errors import SettingError
 from holdfast.explainer import Explainer
 from holdfast.methods.survival_search.search import SurvivalSearch
@@ -34,6 +37,7 @@ from holdfast.plans.frontier import HOLDS, Frontier
 from holdfast.plans.plans import Plans
 from holdfast.plans.trained import TrainedBanks
 from holdfast.plans.training import Training
+from holdfast.retraining.next_training import spread_with_reserve
 from holdfast.retraining.recipe import Recipe
 from holdfast.retraining.row_facts import RowFacts
 from holdfast.retraining.split import BankSplit
@@ -43,7 +47,7 @@ from holdfast.target import Target, TargetLike
 
 # The safety margins of the plans among which a person's is chosen, as multiples of what normal
 # margins would take.
-FACTORS = (0.6, 0.75, 0.9, 1.05, 1.2, 1.35, 1.5, 1.8, 2.4)
+FACTORS = (0.75, 0.9, 1.05, 1.2, 1.35, 1.5, 1.8, 2.1, 2.6)
 LEAST_MARGIN = 0.5
 FRONTIER_MARGINS = tuple(i / 2 for i in range(9))
 OF_BANKS = tuple(fact.name for fact in fields(Banks))
@@ -236,15 +240,31 @@ class Recourse:
         trained = self.train().trained
         cfs = self.method.explain(self.model, X, target, seed=self.seed, progress=self.progress)
         if self._method is None and len(cfs):
-            first = audit(cfs, trained.parts.calibration)
-            judges = len(trained.parts.audit)
-            cfs = cfs[choose(first, judges, hold=self.hold, confidence=self.confidence)]
+            cfs = cfs[self._chosen(cfs, trained)]
         return Plans.of(
             audit(cfs, trained.parts.audit),
             self.hold,
             self.confidence,
             likeness=trained.likeness,
             warnings=trained.warnings,
+        )
+
+    def _chosen(self, cfs: Counterfactuals, trained: TrainedBanks) -> npt.NDArray[np.int64]:
+        """Each person's plan among several: by the jury that chooses, and where its models are led
+        away from the model in use, by the same one led further."""
+        jury = trained.parts.calibration
+        further: Audit | None = None
+        if trained.kind == "stretch" and jury.around is not None:
+            spreads = (trained.spread, spread_with_reserve(trained.spread, self.hold))
+            first, further = audit_at(cfs, jury, spreads)
+        else:
+            first = audit(cfs, jury)
+        return choose(
+            first,
+            len(trained.parts.audit),
+            hold=self.hold,
+            confidence=self.confidence,
+            further=further,
         )
 
     def more_judges(self, plans: Plans, count: int) -> Plans:
@@ -354,7 +374,7 @@ def safety_margins(hold: float, least: float = 0.0) -> tuple[float, ...]:
     """The safety margins of a person's plans, none of them below the least.
 
     >>> safety_margins(0.95)[0], safety_margins(0.95)[-1]
-    (0.99, 3.95)
+    (1.23, 4.28)
     """
     normal = max(LEAST_MARGIN, float(untyped("scipy.stats").norm.ppf(hold)))
     return tuple(sorted({max(least, round(factor * normal, 2)) for factor in FACTORS}))
