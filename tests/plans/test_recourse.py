@@ -1,6 +1,5 @@
 """From a fitted model to plans that hold, for every kind of model; and a folder to start from."""
 
-import json
 import pickle
 from dataclasses import replace
 from pathlib import Path
@@ -372,11 +371,11 @@ def test_parts_of_a_folder_are_read_when_they_are_needed(
     people = refused(network, NUMBERS)
     folder = network.save(tmp_path / "folder")
     started = hf.Recourse.load(folder, NUMBERS, Y)
-    (folder / "calibration.bank").write_bytes(b"")
+    next(folder.glob("calibration-*.bank")).write_bytes(b"")
     method = started.method
     assert isinstance(method, hf.SurvivalSearch)
     assert method.bank.fingerprint() == network.bank.guide.fingerprint()
-    with pytest.raises(FileError, match=r"calibration\.bank"):
+    with pytest.raises(FileError, match="calibration-"):
         started.plans(people, "approved")
 
 
@@ -384,16 +383,11 @@ def test_folders_that_are_none_are_refused(network: hf.Recourse, tmp_path: Path)
     with pytest.raises(FileError, match="no Recourse at"):
         hf.Recourse.load(tmp_path / "nowhere")
     folder = network.save(tmp_path / "folder")
-    content = json.loads((folder / "recourse.json").read_text())
+    next(folder.glob("audit-*.bank")).unlink()
+    with pytest.raises(FileError, match="has no part 'audit'"):
+        hf.Recourse.load(folder)
     (folder / "recourse.json").write_text("{")
     with pytest.raises(FileError, match="damaged"):
-        hf.Recourse.load(folder)
-    (folder / "recourse.json").write_text(json.dumps({**content, "parts": ["model", "guide"]}))
-    with pytest.raises(FileError, match="has no part 'audit'"):
-        hf.Recourse.load(folder)
-    (folder / "recourse.json").write_text(json.dumps(content))
-    (folder / "audit.bank").unlink()
-    with pytest.raises(FileError, match="has no part 'audit'"):
         hf.Recourse.load(folder)
 
 

@@ -19,7 +19,9 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 
 import holdfast as hf
+from holdfast._core.seal import sealed
 from holdfast.errors import FileError, ModelError, SchemaError, SettingError
+from holdfast.models.formats import safetensors
 from holdfast.nn.architecture import mlp
 from holdfast.nn.stack import Stack
 from holdfast.retraining.bank import ModelBank
@@ -29,7 +31,6 @@ from holdfast.retraining.loop import glorot, redrawn
 from holdfast.retraining.model_group import ModelGroup
 from holdfast.retraining.recipe import Recipe
 from holdfast.retraining.row_facts import periods_of
-from holdfast.retraining.store import digest_of
 from support.tables import mixed_schema, mixed_table
 
 N = 61
@@ -725,7 +726,7 @@ def test_files_that_contradict_themselves(tmp_path: Path) -> None:
     def written(change: Any, given: dict[str, Tensor] = kept) -> Path:
         text = copy.deepcopy(content)
         change(text)
-        text["digest"] = digest_of(given)
+        text = sealed("bank", 1, text, safetensors.in_bytes(given))
         save_file(given, bad, metadata={"holdfast_bank": json.dumps(text)})
         return bad
 

@@ -174,7 +174,7 @@ def kill(old, new):
     if len(parts) == 2:
         os.kill(os.getpid(), signal.SIGKILL)  # the third file is written, but has not got its name
     parts.append(replace(old, new))
-here.cache.os.replace = kill
+os.replace = kill
 here.made(here.KINDS["xgboost"], Path({folder!r}), {{"retrain": 7}})
 """
 

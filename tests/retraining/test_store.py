@@ -24,6 +24,7 @@ from torch import nn
 from xgboost import XGBClassifier, XGBRegressor
 
 import holdfast as hf
+from holdfast._core.seal import sealed
 from holdfast.errors import FileError, ModelError
 from holdfast.models.formats import safetensors, sandbox
 from holdfast.retraining import store
@@ -204,7 +205,9 @@ def content_of(path: Path) -> dict[str, Any]:
 def written(
     path: Path, tensors: dict[str, torch.Tensor], content: dict[str, Any], digest: str = ""
 ) -> Path:
-    content = content | {"digest": digest or store.digest_of(tensors)}
+    content = sealed("bank", 1, content, safetensors.in_bytes(tensors))
+    if digest:
+        content["digest"] = digest
     save_file(tensors, path, metadata={"holdfast_bank": json.dumps(content)})
     return path
 
@@ -269,7 +272,7 @@ def test_models_that_were_swapped_or_damaged(whole: Path, tmp_path: Path) -> Non
             ModelBank.load(written(tmp_path / "bad", tensors | changed, content))
     broken = tensors[forest].clone()
     broken[-1] ^= 1
-    with pytest.raises(FileError, match="its tensors are not as they were"):
+    with pytest.raises(FileError, match="its content is not as it was written"):
         ModelBank.load(
             written(tmp_path / "bad", tensors | {forest: broken}, content, content["digest"])
         )

@@ -14,8 +14,9 @@ known how to make models again: the model in use must then lie no further from t
 bank than every one of its own models does.
 """
 
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -91,6 +92,16 @@ class Likeness:
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
         return asdict(self)
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> "Likeness":
+        """The same from plain values; an error of any kind where they cannot be."""
+        known = cls(**content)
+        for fact in fields(cls):
+            given = getattr(known, fact.name)
+            if not isinstance(given, (int, float) if fact.type is float else cast(type, fact.type)):
+                raise TypeError(f"{fact.name} is {given!r:.40}")
+        return known
 
 
 def likeness(

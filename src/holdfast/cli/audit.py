@@ -20,7 +20,9 @@ FAMILIES = "retrain=100"
 
 
 def audit(
-    answers: Path = argument("FILE", "Answers written by `holdfast explain --out FILE.parquet`."),
+    answers: Path = argument(
+        "ANSWERS", "Answers written by `holdfast explain --out FILE.parquet`."
+    ),
     data: Path | None = option(
         "retraining", "TABLE", "Training rows with their outcome, to retrain models on."
     ),
@@ -45,7 +47,7 @@ def audit(
     bank: Path | None = option(
         "retraining", "FILE", "Use the models in this file; retrain nothing."
     ),
-    save_bank: Path | None = option("retraining", "FILE", "Keep the retrained models here."),
+    save_bank: Path | None = option("output", "FILE", "Keep the retrained models here."),
     seed: int = SEED,
     rule: str = option(
         "measure",

@@ -18,6 +18,7 @@ from holdfast import __version__
 from holdfast.cli.audit import audit
 from holdfast.cli.demo import demo
 from holdfast.cli.explain import explain
+from holdfast.cli.guard import guarded
 from holdfast.cli.inspect import inspect
 from holdfast.cli.listings import datasets, methods
 from holdfast.cli.options import BAD_INPUT, INTERNAL, INTERRUPTED, option
@@ -109,5 +110,5 @@ def holdfast(
 
 
 for _command in (demo, plans, explain, methods, datasets, inspect, audit, tradeoff):
-    app.command()(_command)
+    app.command()(guarded(_command))
 app.add_typer(train.app, name="train")

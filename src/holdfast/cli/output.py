@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from holdfast._core.checks import listed, optional
+from holdfast._core.files import place_of
 from holdfast.errors import FileError
 
 if TYPE_CHECKING:
@@ -153,11 +154,6 @@ def check_chart(path: Path | None) -> None:
 def check_writable(*paths: Path | None) -> None:
     """A file that cannot be written is an error before the work, not after it."""
     for path in (path for path in paths if path is not None):
-        start = f"cannot write {str(path)!r}"
-        folder = path.parent
-        if not folder.is_dir():
-            raise FileError(f"{start}: there is no directory {str(folder)!r}")
-        if path.is_dir():
-            raise FileError(f"{start}: it is a directory")
-        if not os.access(path if path.exists() else folder, os.W_OK):
-            raise FileError(f"{start}: no permission")
+        folder = place_of(path).parent
+        if not os.access(folder, os.W_OK):
+            raise FileError(f"cannot write {str(path)!r}: no permission in {str(folder)!r}")

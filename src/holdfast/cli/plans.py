@@ -146,6 +146,10 @@ def plans(
     check_table(out)
     check_report(report)
     check_writable(out, report, None if save is None or save.is_dir() else save)
+    if save is not None:
+        from holdfast.plans.folder import check_place
+
+        check_place(save)
     # a folder of --save settles all of these, so with --from they would have no effect
     of_models: dict[str, Any] = {
         "--model": model,

@@ -9,7 +9,6 @@ for each person the cheapest of these that will hold (`choose`), and others agai
 in it, say which plans do hold (`audit`). Every part can be given ready-made instead.
 """
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
@@ -21,19 +20,19 @@ import numpy.typing as npt
 import pandas as pd
 
 from holdfast._core.checks import untyped
-from holdfast._core.files import whole_folder
 from holdfast._core.types import Label, Outcomes
-from holdfast._core.version import version
 from holdfast.auditing import certificates
 from holdfast.auditing.audit import Audit, audit, audit_at
 from holdfast.auditing.calibration import USUAL
 from holdfast.auditing.choice import choose
 from holdfast.counterfactuals import Counterfactuals
-from holdfast.errors import FileError, SettingError
+from holdfast.errors import SettingError
 from holdfast.explainer import Explainer
 from holdfast.methods.survival_search.search import SurvivalSearch
 from holdfast.models.base import Model
 from holdfast.plans.banks import Banks
+from holdfast.plans.folder import load as load_folder
+from holdfast.plans.folder import save as save_folder
 from holdfast.plans.frontier import HOLDS, Frontier
 from holdfast.plans.plans import Plans
 from holdfast.plans.trained import TrainedBanks
@@ -51,7 +50,6 @@ from holdfast.target import Target, TargetLike
 FACTORS = (0.75, 0.9, 1.05, 1.2, 1.35, 1.5, 1.8, 2.1, 2.6)
 LEAST_MARGIN = 0.5
 FRONTIER_MARGINS = tuple(i / 2 for i in range(9))
-FILE = "recourse.json"
 OF_BANKS = tuple(fact.name for fact in fields(Banks))
 
 
@@ -350,15 +348,10 @@ class Recourse:
 
     def save(self, folder: str | Path) -> Path:
         """Write the model and the retrained models to a folder, from which `load` starts at once.
-        It runs no code when it is loaded, and holds none of the people; a folder that exists is
-        replaced."""
-        folder = Path(folder)
+        It runs no code when it is loaded, and holds none of the people. A Recourse that is there is
+        replaced; a folder that has anything else is refused."""
         level = {"hold": self.hold, "confidence": self.confidence, "seed": self.seed}
-        with whole_folder(folder) as temporary:
-            facts = self.trained.save(temporary, self.model)
-            content = json.dumps({"holdfast": version(), **level, **facts}, indent=1)
-            (temporary / FILE).write_text(content + "\n", encoding="utf-8")
-        return folder
+        return save_folder(folder, self.model, self.trained, level)
 
     @classmethod
     def load(
@@ -371,24 +364,10 @@ class Recourse:
     ) -> "Recourse":
         """Read a folder written by `save`; with X and y it can add judges. Models that choose and
         audit are read when they are needed."""
-        folder = Path(folder)
-        try:
-            content = json.loads((folder / FILE).read_text(encoding="utf-8"))
-            level = {name: float(content[name]) for name in ("hold", "confidence")}
-            seed = int(content["seed"])
-            model, trained = TrainedBanks.load(folder, content)
-            banks = Banks(
-                family=cast(Any, trained.kind), models=dict(trained.counts), ready=trained
-            )
-        except FileNotFoundError:
-            raise FileError(f"no Recourse at {str(folder)!r}: {FILE} is missing") from None
-        except FileError:
-            raise
-        except Exception as error:  # the file may say anything
-            raise FileError(
-                f"{str(folder / FILE)!r} is damaged ({type(error).__name__}: {error})"
-            ) from None
-        return cls(model, X, y, banks=banks, seed=seed, progress=progress, **cast(Any, level))
+        model, trained, content = load_folder(folder)
+        banks = Banks(family=cast(Any, trained.kind), models=dict(trained.counts), ready=trained)
+        level = {name: content[name] for name in ("hold", "confidence", "seed")}
+        return cls(model, X, y, banks=banks, progress=progress, **cast(Any, level))
 
 
 def safety_margins(hold: float, least: float = 0.0) -> tuple[float, ...]:

@@ -4,16 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from holdfast.auditing.likeness import Likeness
-from holdfast.errors import FileError, SettingError
-from holdfast.models.base import Model
+from holdfast.errors import FileError
 from holdfast.retraining.bank import ModelBank
 from holdfast.retraining.split import BankSplit
-
-IN_USE = "in use"  # what a file calls the model that the others are retrained from
-NEEDED = ("guide", "audit")  # parts without which there are no plans
+from holdfast.retraining.store import load_bank
 
 
 class StoredSplit:
@@ -22,11 +18,15 @@ class StoredSplit:
     Args:
         guide: the models that guide, which are in one file with the model in use.
         files: where the other parts are, by name.
+        digests: of what is in these files.
     """
 
-    def __init__(self, guide: ModelBank, files: Mapping[str, Path]) -> None:
+    def __init__(
+        self, guide: ModelBank, files: Mapping[str, Path], digests: Mapping[str, str]
+    ) -> None:
         self.guide = guide
         self.files = files
+        self.digests = digests
 
     @cached_property
     def calibration(self) -> ModelBank:
@@ -39,7 +39,22 @@ class StoredSplit:
         return self._read("audit")
 
     def _read(self, name: str) -> ModelBank:
-        return ModelBank.load(self.files[name]) if name in self.files else self.guide[:0]
+        if name not in self.files:
+            return self.guide[:0]
+        file = self.files[name]
+        if not file.is_file():
+            raise FileError(
+                f"{str(file)!r} is gone: another Recourse was saved there; load the folder again"
+            )
+        bank = load_bank(file, digest=self.digests[name])
+        known = {part: vars(self).get(part) for part in BankSplit._fields if part != name}
+        for part, other in known.items():
+            if other is not None and other.members() & bank.members():
+                raise FileError(
+                    f"{str(file)!r} has models that are among those of part {part!r}: they cannot "
+                    "judge what they had a part in"
+                )
+        return bank
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -84,45 +99,3 @@ class TrainedBanks:
     def __repr__(self) -> str:
         asked = ", ".join(f"{name}: {count}" for name, count in self.counts.items())
         return f"TrainedBanks({self.kind}; {asked}; spread {self.spread:.3g})"
-
-    def save(self, folder: Path, model: Model) -> dict[str, Any]:
-        """Write the models, and the model in use, to files of a folder that is there; returns what
-        else `load` needs."""
-        parts = {name: part for name, part in self.split._asdict().items() if len(part)}
-        if any(name not in parts for name in NEEDED):
-            raise SettingError("a Recourse without models that guide and audit cannot be saved")
-        # read together, at once
-        parts["guide"] = ModelBank.of(model, family=IN_USE).join(parts["guide"])
-        for name, part in parts.items():
-            part.save(folder / f"{name}.bank")
-        return {
-            "kind": self.kind,
-            "counts": dict(self.counts),
-            "spread": self.spread,
-            "from_rows": self.from_rows,
-            "likeness": None if self.likeness is None else self.likeness.to_dict(),
-            "warnings": list(self.warnings),
-            "parts": list(parts),
-        }
-
-    @classmethod
-    def load(cls, folder: Path, content: Mapping[str, Any]) -> "tuple[Model, TrainedBanks]":
-        """The model in use and the retrained ones, from a folder and what `save` returned."""
-        facts: dict[str, Any] = {
-            "kind": str(content["kind"]),
-            "counts": {str(name): int(count) for name, count in content["counts"].items()},
-            "spread": float(content["spread"]),
-            "from_rows": float(content["from_rows"]),
-            "likeness": None if content["likeness"] is None else Likeness(**content["likeness"]),
-            "warnings": tuple(str(text) for text in content["warnings"]),
-        }
-        names = [name for name in BankSplit._fields if name in content["parts"]]
-        files = {name: folder / f"{name}.bank" for name in names}
-        missing = [name for name in NEEDED if name not in files]
-        missing += [name for name, file in files.items() if not file.is_file()]
-        if missing:
-            raise FileError(f"{str(folder)!r} has no part {missing[0]!r}")
-        both = ModelBank.load(files["guide"])
-        if len(both) <= 1:
-            raise FileError(f"{str(files['guide'])!r} has no models that guide")
-        return both.model(0), cls(StoredSplit(both[1:], files), **facts)

@@ -9,7 +9,6 @@ one that is damaged is made again.
 
 import hashlib
 import json
-import os
 import warnings
 from collections.abc import Callable, Sequence
 from importlib import metadata
@@ -113,11 +112,9 @@ def _keep(place: Path, group: ModelGroup, run: BaseRun) -> bool:
     """Write some models; False if they cannot be written."""
     name = hashlib.sha256(" ".join(group.origins).encode()).hexdigest()[:16]
     path = place / f"{name}.safetensors"
-    new = place / f".{name}.{os.getpid()}"
     try:
         place.mkdir(parents=True, exist_ok=True)
-        save_bank(ModelBank((group,), run.schema, run.classes, None, run.seed), new)
-        os.replace(new, path)
+        save_bank(ModelBank((group,), run.schema, run.classes, None, run.seed), path)
     except ModelError as error:
         warnings.warn(f"the cache cannot keep these models: {error}", stacklevel=5)
         return False

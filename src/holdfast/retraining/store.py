@@ -6,22 +6,20 @@ booster, the steps before it by skops and the booster in its own format. They ar
 checks of single files, see `holdfast.models.formats`, and tried in one child process first.
 """
 
-import hashlib
 import json
 import math
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 from zipfile import ZIP_DEFLATED
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from holdfast._core.checks import optional, untyped
-from holdfast.errors import FileError, HoldfastError, ModelError, SettingError
+from holdfast._core.checks import optional
+from holdfast._core.seal import sealed, unsealed
+from holdfast.errors import FileError, HoldfastError, ModelError
 from holdfast.models.base import Model
 from holdfast.models.black_box import BlackBox
 from holdfast.models.compiled.column_names import unwrapped
@@ -35,16 +33,23 @@ from holdfast.models.torch_model import TorchModel
 from holdfast.nn.architecture import build, describe, flat_layers
 from holdfast.nn.module_stack import stack_of
 from holdfast.retraining.bank import ModelBank
-from holdfast.retraining.estimators import BOOSTERS, InOrder, is_plain
+from holdfast.retraining.estimators import BOOSTERS, InOrder
 from holdfast.retraining.fitted import FittedEstimator, FittedEstimators
 from holdfast.retraining.model_group import ModelGroup
 from holdfast.retraining.outcomes import plain
-from holdfast.retraining.recipe import Recipe
+from holdfast.retraining.stored_recipe import (
+    Parts,
+    as_tensors,
+    read_recipe,
+    recipe_entry,
+    steps_before,
+)
 from holdfast.schema.schema import Schema
 
 MARK = "holdfast_bank"
+FORMAT = 1
 READERS: dict[str, Any] = {"skops": skops, "xgboost": xgboost, "lightgbm": lightgbm}
-Parts = dict[Format, bytes]
+Packed = tuple[dict[str, Any], dict[str, Tensor]]
 
 
 # ---- writing
@@ -53,6 +58,17 @@ Parts = dict[Format, bytes]
 def save_bank(bank: ModelBank, path: str | Path) -> None:
     """All models, the recipe and the schema in one file; an error before it is written if one of
     them cannot be."""
+    write_packed(packed(bank), path)
+
+
+def write_packed(bank: Packed, path: str | Path) -> None:
+    """Write what `packed` made of a bank."""
+    content, tensors = bank
+    safetensors.write(path, tensors, {MARK: content})
+
+
+def packed(bank: ModelBank) -> Packed:
+    """What a file holds of a bank: words, which are sealed, and tensors."""
     tensors = dict[str, Tensor]()
     groups = list[dict[str, Any]]()
     # The model in use, where judges are led away from it, is a group of its own behind the others.
@@ -69,24 +85,17 @@ def save_bank(bank: ModelBank, path: str | Path) -> None:
         }
         groups.append(about | entry)
         tensors |= {f"{i}/{name}": value for name, value in own.items()}
-    recipe, own = _recipe_entry(bank.recipe)
+    recipe, own = recipe_entry(bank.recipe)
     tensors |= {f"recipe/{name}": value for name, value in own.items()}
-    content = {"groups": groups, "schema": bank.schema.to_dict(), "classes": list(bank.classes)}
-    content |= {
+    content = {
+        "groups": groups,
+        "schema": bank.schema.to_dict(),
+        "classes": list(bank.classes),
         "recipe": recipe,
         "seed": bank.seed,
         "around": bool(around),
-        "digest": digest_of(tensors),
     }
-    safetensors.write(path, tensors, {MARK: content})
-
-
-def digest_of(tensors: Mapping[str, Tensor]) -> str:
-    """By which damage is known that no reader would see."""
-    digest = hashlib.sha256()
-    for name, value in sorted(tensors.items()):
-        digest.update(name.encode() + value.numpy().tobytes())
-    return digest.hexdigest()
+    return sealed("bank", FORMAT, content, safetensors.in_bytes(tensors)), tensors
 
 
 def _network_entry(group: ModelGroup) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -129,7 +138,7 @@ def _written(
         raise ModelError(
             f"a bank of models like this one ({kind}) cannot be saved: {error}; {fix}"
         ) from None
-    return words | {"parts": list(parts)}, _as_tensors(parts)
+    return words | {"parts": list(parts)}, as_tensors(parts)
 
 
 def _estimator_parts(model: BlackBox) -> tuple[dict[str, Any], Parts]:
@@ -162,7 +171,7 @@ def _estimator_parts(model: BlackBox) -> tuple[dict[str, Any], Parts]:
         data = optional("skops.io", "files").dumps(inner, compression=ZIP_DEFLATED)
         return words, {"skops": skops.without_searches(data)}
     if last is not inner:
-        parts["skops"] = _steps_before(inner)
+        parts["skops"] = steps_before(inner)
     if is_xgboost(booster):
         parts["xgboost"] = bytes(booster.save_raw("ubj"))
     else:
@@ -179,65 +188,6 @@ def _booster(estimator: Any) -> Any:
         if type_name(estimator).startswith("xgboost.")
         else estimator.booster_
     )
-
-
-def _steps_before(pipeline: Any) -> bytes:
-    """The steps of a pipeline before the last one, in whose place there is a stand-in that
-    scikit-learn knows."""
-    stand_in = untyped("sklearn.dummy").DummyClassifier().fit(np.zeros((2, 1)), [0, 1])
-    steps = [*pipeline.steps[:-1], (pipeline.steps[-1][0], stand_in)]
-    return optional("skops.io", "files").dumps(
-        untyped("sklearn.pipeline").Pipeline(steps), compression=ZIP_DEFLATED
-    )
-
-
-def _as_tensors(parts: Parts) -> dict[str, Tensor]:
-    return {
-        name: torch.frombuffer(bytearray(data), dtype=torch.uint8) for name, data in parts.items()
-    }
-
-
-def _recipe_entry(recipe: Recipe | None) -> tuple[dict[str, Any] | None, dict[str, Tensor]]:
-    """A recipe in words and, of an estimator that words cannot describe, in bytes."""
-    if recipe is None:
-        return None, {}
-    try:
-        return recipe.to_dict(), {}
-    except SettingError as error:
-        why = error
-    try:
-        estimator = untyped("sklearn.base").clone(recipe.estimator)
-        last = estimator.steps[-1][1] if type_name(estimator) == "sklearn.Pipeline" else estimator
-        words: dict[str, Any] = {"inputs": recipe.inputs}
-        if type(last).__name__ not in BOOSTERS:
-            parts: Parts = {
-                "skops": optional("skops.io", "files").dumps(estimator, compression=ZIP_DEFLATED)
-            }
-        else:
-            words |= {"booster": type(last).__name__, "settings": _settings(last)}
-            parts = Parts() if last is estimator else {"skops": _steps_before(estimator)}
-        for data in parts.values():
-            skops.made(skops.checked(data))
-        return {"written": words | {"parts": list(parts)}}, _as_tensors(parts)
-    except Exception:
-        what = f"the file holds the models, but not the recipe, by which more could be made: {why}"
-        warnings.warn(what, stacklevel=4)
-        return None, {}
-
-
-def _settings(estimator: Any) -> dict[str, Any]:
-    """The settings that are not left as they are, all of them plain values."""
-    given = estimator.get_params(deep=False)
-    usual = type(estimator)().get_params(deep=False)
-    out = {
-        name: v
-        for name, v in given.items()
-        if v is not usual.get(name) and not (v != v or v == usual.get(name))
-    }
-    odd = [name for name, value in out.items() if not is_plain(value)]
-    if odd:
-        raise SettingError(f"cannot write down {odd[:1]}")
-    return {name: plain(value) for name, value in out.items()}
 
 
 # ---- reading
@@ -280,17 +230,24 @@ class _Found:
         return FittedEstimator(inner, schema, classes, words["inputs"], words["outputs"])
 
 
-def load_bank(path: str | Path, *, trust: bool = False, schema: Schema | None = None) -> ModelBank:
-    """Read a bank; on request under another schema with the same encoding. `trust` is for files of
-    one's own: whatever they are, only types on the list are made, and nothing else is checked
-    before models are used."""
+def load_bank(
+    path: str | Path,
+    *,
+    trust: bool = False,
+    schema: Schema | None = None,
+    digest: str | None = None,
+) -> ModelBank:
+    """Read a bank; on request under another schema with the same encoding, or only if it has a
+    digest. `trust` is for files of one's own: whatever they are, only types on the list are made,
+    and nothing else is checked before models are used."""
     if not Path(path).is_file():
         raise FileError(f"no bank at {str(path)!r}")
     try:
         metadata, tensors = safetensors.read(path)
-        content = json.loads(metadata[MARK])
-        if content["digest"] != digest_of(tensors):
-            raise FileError("its tensors are not as they were")
+        marked = json.loads(metadata[MARK])
+        content = unsealed("bank", FORMAT, marked, safetensors.in_bytes(tensors))
+        if digest not in (None, marked["digest"]):
+            raise FileError("it is another bank than the one that was saved")
         schema = schema or Schema.from_dict(content["schema"])
         classes = tuple(content["classes"])
         own = [_own(tensors, str(i)) for i in range(len(content["groups"]))]
@@ -298,7 +255,7 @@ def load_bank(path: str | Path, *, trust: bool = False, schema: Schema | None = 
             _found_in(entry, mine, schema)
             for entry, mine in zip(content["groups"], own, strict=True)
         ]
-        recipe, tried = _read_recipe(content["recipe"], _own(tensors, "recipe"))
+        recipe, tried = read_recipe(content["recipe"], _own(tensors, "recipe"))
         if not trust:
             found = [
                 [m.checked(schema) if isinstance(m, _Found) else m for m in group]
@@ -409,33 +366,3 @@ def _spread(entry: dict[str, Any]) -> float:
             f"family {entry['family']!r} lies {spread} times as far from the model in use as it can"
         )
     return spread
-
-
-def _read_recipe(
-    content: dict[str, Any] | None, tensors: dict[str, Tensor]
-) -> tuple[Callable[[], Recipe | None], list[tuple[Format, bytes]]]:
-    """What makes the recipe, and what is to be tried before."""
-    if content is None:
-        return (lambda: None), []
-    if "written" not in content:
-        return (lambda: Recipe.from_dict(content)), []
-    words = content["written"]
-    if set(tensors) != set(words["parts"]):
-        raise FileError("a part of the recipe is lacking")
-    data = skops.checked(tensors["skops"].numpy().tobytes()) if "skops" in tensors else None
-
-    def made() -> Recipe:
-        estimator = None if data is None else skops.made(data)
-        if "booster" in words:
-            name = words["booster"]
-            settings = words["settings"]
-            if not (name in BOOSTERS and all(map(is_plain, settings.values()))):
-                raise FileError("its recipe is an unknown one")
-            library = optional("xgboost" if name.startswith("XGB") else "lightgbm", "trees")
-            last = getattr(library, name)(**settings)
-            if estimator is not None:
-                estimator.steps[-1] = (estimator.steps[-1][0], last)
-            estimator = last if estimator is None else estimator
-        return Recipe(estimator=cast(Any, estimator), inputs=words["inputs"])
-
-    return made, [] if data is None else [("skops", data)]

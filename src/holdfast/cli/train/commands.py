@@ -2,6 +2,7 @@
 
 import typer
 
+from holdfast.cli.guard import guarded
 from holdfast.cli.train.counterfactual import counterfactual
 from holdfast.cli.train.images import images
 from holdfast.cli.train.network import network
@@ -12,4 +13,4 @@ app = typer.Typer(
     help="Train a model for `holdfast explain` and `holdfast audit`.",
 )
 for _command in (network, recourse, counterfactual, images):
-    app.command()(_command)
+    app.command()(guarded(_command))

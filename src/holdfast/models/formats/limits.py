@@ -8,6 +8,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from holdfast._core import files
 from holdfast.errors import FileError
 
 MOST_BYTES = 1 << 30  # of a file
@@ -21,12 +22,7 @@ CHUNK = 1 << 20
 
 def read_bytes(path: Path) -> bytes:
     """The whole file."""
-    size = path.stat().st_size
-    if size > MOST_BYTES:
-        raise FileError(
-            f"{str(path)!r} has {size:,} bytes, more than the {MOST_BYTES:,} that are read"
-        )
-    return path.read_bytes()
+    return files.read_bytes(path, MOST_BYTES)
 
 
 def parse_json(text: bytes, what: str, *, nan: bool = False) -> Any:

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from holdfast._core.checks import untyped
+from holdfast._core.files import whole_file
 from holdfast.errors import FileError, HoldfastError
 from holdfast.models.formats.limits import parse_json
 
@@ -197,6 +198,18 @@ def write(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str
             key: value if isinstance(value, str) else json.dumps(value)
             for key, value in metadata.items()
         }
-        untyped("safetensors.torch").save_file(dict(tensors), path, metadata=strings)
+        data = untyped("safetensors.torch").save(dict(tensors), metadata=strings)
     except Exception as error:  # safetensors has an error of its own, which is not an OSError
         raise FileError(f"cannot write {str(path)!r}: {error}") from None
+    with whole_file(path) as file:
+        file.write(data)
+
+
+def in_bytes(tensors: Mapping[str, Tensor]) -> Generator[bytes]:
+    """Tensors as bytes, with their names and what they are, for a digest."""
+    for name, value in sorted(tensors.items()):
+        yield f"{name} {value.dtype} {tuple(value.shape)}".encode()
+        flat = value.reshape(-1)
+        if value.dtype == torch.bfloat16:  # which numpy does not know
+            flat = flat.view(torch.int16)
+        yield flat.numpy().tobytes()
