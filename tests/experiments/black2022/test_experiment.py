@@ -16,8 +16,8 @@ from experiments.black2022 import experiment, setup
 from experiments.black2022.experiment import EXPERIMENT, measure, on_rows, r_squared, summary
 from experiments.black2022.page import means
 from experiments.black2022.setup import FAMILIES, SETTINGS, STARTS, Task, clipped_methods
-from experiments.cells import Cells
 from experiments.experiment import Run
+from experiments.parts import Cells
 from experiments.run import reproduce
 from support.committed import committed_results
 
