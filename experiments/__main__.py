@@ -63,9 +63,9 @@ def run(
     ran = runner.run(
         cells, store, minutes=minutes, work=work, report=lambda name: typer.echo(name, err=True)
     )
-    changed = {cell.paper for cell in ran.made}
     for one in papers:
-        if one.name in changed:
+        # the page does not show the cell that is only compared
+        if any(cell.paper == one.name and cell.name != one.check for cell in ran.made):
             write_paper(one, store)
     for cell, words in ran.failed:
         typer.echo(f"{cell.name} failed: {words}", err=True)

@@ -1,9 +1,11 @@
 """The page of a paper: its records, its tables, its notes and its pictures, of what there is."""
 
 import contextlib
+import re
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from experiments.cell import Store
 from experiments.paper import Found, Paper, Pictures
@@ -11,8 +13,10 @@ from experiments.records import FILE, write_records
 from holdfast._core.files import write_whole
 from holdfast.errors import MissingExtraError
 from holdfast.render.charts.theme import save as save_chart
+from holdfast.render.charts.theme import to_svg
 
 RESULTS = Path(__file__).parent / "results"
+GRADIENT = re.compile(r"gradient_\d+")
 
 
 def write_paper(paper: Paper, store: Store, folder: Path = RESULTS) -> Path:
@@ -48,5 +52,16 @@ def write_page(directory: Path, text: str, pictures: Pictures) -> Path:
             if isinstance(picture, bytes):
                 write_whole(directory / file, picture)
             else:
-                save_chart(picture, directory / file)
+                _write_chart(directory / file, picture)
     return page
+
+
+def _write_chart(path: Path, chart: Any) -> None:
+    """A chart is the same text whatever was drawn before it: colour scales are counted anew."""
+    if path.suffix != ".svg":
+        save_chart(chart, path)
+        return
+    text = to_svg(chart)
+    names = dict.fromkeys(GRADIENT.findall(text))
+    numbers = {name: f"gradient_{number}" for number, name in enumerate(names)}
+    write_whole(path, GRADIENT.sub(lambda found: numbers[found[0]], text).encode())
