@@ -152,7 +152,8 @@ def arrays_as_bytes(arrays: Arrays) -> bytes:
 
 def read_arrays(path: Path) -> Arrays:
     """The arrays of a file."""
-    with np.load(path, allow_pickle=False) as file:
+    content = io.BytesIO(path.read_bytes())
+    with np.load(content, allow_pickle=False) as file:
         return {key: file[key] for key in file.files}
 
 

@@ -1,6 +1,8 @@
 """The paper as cells. One is cheap: a small network for the digits of scikit-learn, and DeDUCE on a
 few of them."""
 
+import numpy as np
+
 import holdfast as hf
 from experiments.cell import Outcome, hash_of
 from experiments.hoeltgen2021 import setup
@@ -28,9 +30,9 @@ def check() -> Outcome:
     change = (found.x_cf - found.x).abs().flatten(1)
     figures = {
         "accuracy": network.score(task.test, task.test_y),
-        "L0": plain((change > 0).sum(1)),
-        "L1": plain(change.double().sum(1)),
-        "found": plain(found.found),
+        "L0": plain((change > 0).sum(1).numpy()),
+        "L1": plain(change.double().sum(1).numpy()),
+        "found": plain(np.asarray(found.found)),
     }
     return Outcome(figures, {DATASET: hash_of(task.train, task.y, task.test, task.test_y)})
 
