@@ -1,10 +1,22 @@
 """Records: what follows from a figure, by hand, and the file they lie in."""
 
+import json
+import re
+from dataclasses import fields
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from experiments.records import Record, interval_of, read_records, verdict_on, write_records
+from experiments.cell import FOLDER
+from experiments.records import (
+    Record,
+    Verdict,
+    interval_of,
+    read_records,
+    verdict_on,
+    write_records,
+)
 
 PLACE = {"paper": "p", "table": "Table 1", "dataset": "d", "row": "m", "column": "validity"}
 
@@ -58,3 +70,29 @@ def test_records_come_back_from_their_file(tmp_path: Path) -> None:
     write_records(tmp_path / "records.jsonl", records)
     assert read_records(tmp_path / "records.jsonl") == records
     assert len((tmp_path / "records.jsonl").read_text().splitlines()) == 2
+
+
+# ---- the page that documents both shapes
+
+
+PAGE = Path(__file__).parents[2] / "docs/reproductions/results.md"
+
+
+def documented(section: str) -> set[str]:
+    """The names in the first column of the first table below a heading."""
+    text = PAGE.read_text(encoding="utf-8").split(f"## {section}\n", 1)[1].split("\n## ", 1)[0]
+    table = text.split("\n|---|---|\n", 1)[1].split("\n\n", 1)[0]
+    return {
+        name for line in table.splitlines() for name in re.findall("`(.*?)`", line.split("|")[1])
+    }
+
+
+def test_the_page_names_every_field_of_a_record_and_every_verdict() -> None:
+    assert documented("Records") == {field.name for field in fields(Record)}
+    text = PAGE.read_text(encoding="utf-8")
+    assert all(f"| `{verdict}` |" in text for verdict in get_args(Verdict))
+
+
+def test_the_page_names_every_field_of_a_cell() -> None:
+    for path in FOLDER.rglob("*.json"):
+        assert set(json.loads(path.read_text())) == documented("Cells"), path
