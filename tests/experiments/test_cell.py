@@ -1,6 +1,7 @@
 """A finished cell is a file that is whole, and tells where it comes from."""
 
 import json
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 import torch
 
 import holdfast as hf
-from experiments.cell import Cell, Outcome, Store, hash_of, plain, provenance
+from experiments.cell import FOLDER, ROOT, Cell, Outcome, Store, hash_of, plain, provenance
 from experiments.parts import OutOfTime, Parts
 
 
@@ -154,3 +155,24 @@ def test_the_hash_of_rows_knows_every_number_name_and_order() -> None:
 def test_settings_are_compared_as_json() -> None:
     assert plain({"a": (1, 2), "b": hf.Shift()}) == plain({"a": [1, 2], "b": hf.Shift()})
     assert plain(hf.Shift(eta=0.1)) != plain(hf.Shift(eta=0.2))
+
+
+# ---- the finished cells of this repository
+
+
+def git(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def history() -> None:
+    """The commits of this checkout; a copy without them has nothing to compare."""
+    if git("rev-parse", "--is-shallow-repository").stdout.strip() != "false":
+        pytest.skip("not a checkout with its history")
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.rglob("*.json")), ids=lambda path: path.stem)
+def test_a_cell_was_made_by_a_commit_that_is_there(history: None, path: Path) -> None:
+    told = json.loads(path.read_text())
+    assert git("merge-base", "--is-ancestor", told["commit"], "HEAD").returncode == 0
+    assert told["changed"] is False
