@@ -121,8 +121,10 @@ def test_the_committed_page_is_what_the_cells_say(name: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", PAPERS)
 def test_a_cheap_cell_gives_the_same_digits_again(
-    data_dir: Path, name: str, tmp_path: Path
+    request: pytest.FixtureRequest, name: str, tmp_path: Path
 ) -> None:
-    """What `make reproduce-check` does."""
+    """What `make reproduce-check` does; some of these cells make their own rows."""
     paper = load_paper(name)
+    if "german_credit" in paper.check:
+        request.getfixturevalue("data_dir")
     assert differences(paper.cell(paper.check), Store(), tmp_path) == []
