@@ -382,7 +382,7 @@ def test_models_that_take_no_missing_numbers_say_so_with_column_and_count() -> N
     count = int(X["income"].isna().sum())
     message = (
         rf"column 'income' has {count} missing numbers \(first at row \d+\), "
-        "and the model takes none there"
+        "and the model does not take missing values there"
     )
     with pytest.raises(
         SchemaError,
@@ -514,7 +514,8 @@ def test_a_model_has_the_schema_that_it_was_given(kind: str, tmp_path: Path) -> 
         lambda rows: _explained(model, rows),
     ):
         with pytest.raises(
-            SchemaError, match=r"column 'income' has 3 missing numbers .*the model takes none there"
+            SchemaError,
+            match=r"column 'income' has 3 missing numbers .*does not take missing values there",
         ):
             ask(gap)
     # What marks a number as missing is not looked at: the schema makes no difference to the

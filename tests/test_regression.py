@@ -105,7 +105,7 @@ def test_any_two_numbers_are_a_range_or_an_error(low: float, high: float) -> Non
         assert isinstance(goal, IntervalTarget)
         assert 0 < goal.unit < math.inf
         return
-    with pytest.raises(TargetError, match=r"must be a number|is empty|but by luck"):
+    with pytest.raises(TargetError, match=r"must be a number|is empty|only by luck"):
         hf.Target.between(low, high)
 
 
@@ -117,7 +117,7 @@ def test_bad_ranges() -> None:
     for bad in (math.nan, math.inf, "3", True):
         with pytest.raises(TargetError, match="low must be a number, or None"):
             hf.Target.between(bad, 9)
-    with pytest.raises(TargetError, match="but by luck; give a range"):
+    with pytest.raises(TargetError, match="only by luck; give a range"):
         hf.Target.between(3, 3)
     with pytest.raises(TargetError, match="not both"):
         hf.Target("yes", interval=(1.0, 2.0))
@@ -134,7 +134,7 @@ def test_a_class_of_a_regressor_and_a_range_of_a_classifier_are_errors() -> None
         hf.MinCost().explain(number, x, "yes")
     with pytest.raises(TargetError, match="any other class"):
         hf.MinCost().explain(number, x)
-    with pytest.raises(TargetError, match="ask for one of them and for no range: 'no', 'yes'"):
+    with pytest.raises(TargetError, match="ask for one of them, not for a range: 'no', 'yes'"):
         hf.MinCost().explain(classes, x.float(), hf.Target.between(1, 2))
 
 
@@ -520,9 +520,9 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert cli.main([*common, "--target", "..2", "--out", str(out)]) == 0
     assert (pd.read_csv(out)["estimate"] <= 2).all()
     for words, message in {
-        ("--target", "yes"): "a range is wanted, such as 200..250, got 'yes'",
-        ("--target", ".."): "a range is wanted",
-        (): "say which range is wanted",
+        ("--target", "yes"): "a regression model needs a range, such as 200..250, got 'yes'",
+        ("--target", ".."): "a regression model needs a range",
+        (): "say which range you want",
         ("--any-other",): "--any-other is for models with classes",
         ("--target", "3..2"): "the range from 3 to 2 is empty",
         ("--target", "3..4", "--probability", "0.9"): "--probability is for models with classes",

@@ -175,7 +175,7 @@ class WGAN(StoredSettings):
 
     def _fitted(self) -> tuple[Generator, Features]:
         if not hasattr(self, "generator_"):
-            raise SettingError("this WGAN knows no images yet; call .fit(images) first")
+            raise SettingError("this WGAN has not been fitted; call .fit(images) first")
         return self.generator_, self.features_
 
     def check(self) -> None:

@@ -1,4 +1,4 @@
-"""The answers: one row per question and answer, with its status, and enough to get them again."""
+"""The answers: one row per question and answer, with its status, and enough to make them again."""
 
 import json
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Run:
-    """Where answers came from: enough to get them again."""
+    """Where answers came from: enough to make them again."""
 
     method: str
     settings: str
@@ -86,12 +86,12 @@ class Answers:
 
     @property
     def found(self) -> npt.NDArray[np.bool_]:
-        """(n,) which have been found; others are the best attempt, or need no change."""
+        """(n,) which were found; the others are the best attempt, or need no change."""
         return self.status_codes == Status.FOUND
 
     @property
     def answered(self) -> npt.NDArray[np.bool_]:
-        """(n,) which the model accepts: those that have been found, and fragile ones."""
+        """(n,) which the model accepts: those that were found, and fragile ones."""
         return np.isin(self.status_codes, (Status.FOUND, Status.FRAGILE))
 
     @property

@@ -1,5 +1,5 @@
-"""How far a change is: one type for every distance, with all that searches, attacks and metrics ask
-of it.
+"""How far a change is: one type for every distance, with all that searches, attacks and metrics
+need.
 
     value       D(u), u = z - x: changes (.., d) -> (..)
     gradient    of D by u; the slope of |u| at u = 0 is taken as 0: every search starts there
@@ -17,8 +17,8 @@ of it.
                                   2018)
 
 A new distance is a subclass with a `name`, `value` and `gradient`, and goes wherever a setting is
-called `norm`: `hf.MinCost(norm=MyDistance())`, `cfs.cost(MyDistance())`. What else there is to say
-of it, such as an exact `prox`, makes searches better, not different.
+called `norm`: `hf.MinCost(norm=MyDistance())`, `cfs.cost(MyDistance())`. Anything further, such as
+an exact `prox`, makes searches better, not different.
 """
 
 import math
@@ -46,7 +46,7 @@ class Distance(ABC):
 
     name: str
     number: ClassVar[float | None] = None  # p of an l_p norm
-    # does it count features, so that another level of a category counts once?
+    # does it count features, so that a change of category counts once?
     per_feature: ClassVar[bool] = False
     is_sparse: ClassVar[bool] = False  # do its cheapest changes move few columns?
     ball_is_box: ClassVar[bool] = False  # is projecting onto its ball clamping each column?
@@ -96,13 +96,13 @@ class Distance(ABC):
     def project(self, delta: Tensor, radius: Tensor | float) -> Tensor:
         """The nearest changes in the ball; `radius` is one number, or (.., 1)."""
         raise SettingError(
-            f"the distance {self.name!r} has no ball to project onto; take 'l1', 'l2' or 'linf'"
+            f"the distance {self.name!r} has no ball to project onto; use 'l1', 'l2' or 'linf'"
         )
 
     def ascent(self, grad: Tensor) -> Tensor:
         """The step in the unit ball along which a function with this gradient rises most."""
         raise SettingError(
-            f"the distance {self.name!r} has no steepest direction; take 'l1', 'l2' or 'linf'"
+            f"the distance {self.name!r} has no steepest direction; use 'l1', 'l2' or 'linf'"
         )
 
     def between(self, a: Tensor, b: Tensor) -> Tensor:
@@ -141,7 +141,7 @@ class L0(Separable):
     @property
     def penalty(self) -> Distance:
         raise SettingError(
-            "norm 'l0' counts changes, so a search has no slope to follow; take 'l1', or TreeSearch"
+            "norm 'l0' counts changes, so a search has no slope to follow; use 'l1', or TreeSearch"
         )
 
     def terms(self, delta: Tensor, out: Tensor | None = None) -> Tensor:
@@ -379,7 +379,7 @@ def distance_of(
 
     Args:
         norm: the value of the setting.
-        among: those that it may name; a `Distance` is taken as it is.
+        among: the names that are allowed; a `Distance` always is.
         setting: its name, for the error.
 
     >>> import holdfast as hf

@@ -64,8 +64,8 @@ class Verdicts:
 
     def reasons(self, best: list[str], advice: str, seconds: float | None) -> list[str]:
         """Why rows have no answer; `best` says what the model gives to the best attempt of each."""
-        # Of several reasons the first of these is given: what was proved or is forbidden says more
-        # than that a search has failed.
+        # The first reason that applies is given: a proof or a broken rule says more than a search
+        # that failed.
         out = np.full(len(self.met), "", dtype=object)
         out[self.already_met] = "the model gives the wanted outcome already"
         status = self.status
@@ -84,7 +84,7 @@ class Verdicts:
                     "proved: nothing within reach, that is the schema and the data's range, has "
                     "the wanted outcome"
                 )
-            # of an attempt that fails anyway, only that is worth saying
+            # a broken rule only matters for an answer that would otherwise count
             elif self.broken[i] and self.met[i]:
                 out[i] = f"the best attempt breaks a rule: {self.broken[i]}"
             elif self.out_of_time[i]:
@@ -129,7 +129,7 @@ class Explainer(Settings, ABC):
 
     @property
     def signatures(self) -> tuple[tuple[float, ...], ...]:
-        """What the same models make of the schema's probe rows, by which they are known again."""
+        """What the same models give to the schema's probe rows, by which they can be recognised."""
         return ()
 
     @abstractmethod
@@ -147,7 +147,7 @@ class Explainer(Settings, ABC):
 
     @final
     def searched(self, problem: SearchProblem) -> Found:
-        """What `search` returns; a method that proves nothing has proved nothing impossible."""
+        """What `search` returns, as `Found`; a method that returns only rows proves nothing."""
         rows = self.search(problem)
         if isinstance(rows, Found):
             return rows
@@ -160,8 +160,8 @@ class Explainer(Settings, ABC):
         Args:
             model: a `Model`.
             X: rows of the table, or their encoding (n, d).
-            y: their outcomes, for the few methods that look at them; left out, what the model says
-                of the rows.
+            y: their outcomes, for the few methods that use them; default: the model's own
+                predictions.
         """
         if not isinstance(model, Model):
             is_swapped = isinstance(X, Model)
@@ -323,7 +323,7 @@ class Explainer(Settings, ABC):
             )
         self.check_finite()
         if self.needs_data and not self.is_fitted:
-            raise SettingError(f"{name} looks at data; call .fit(model, X_train) first")
+            raise SettingError(f"{name} needs data; call .fit(model, X_train) first")
         self.check(model)
 
     def check_kind(self, model: Model) -> None:
@@ -358,7 +358,7 @@ class Explainer(Settings, ABC):
             searched = self.searched(problem[full])
             infeasible[batch] = searched.infeasible[: len(batch)]
             found = searched.rows.reshape(len(full), k, -1)[: len(batch)]
-            # A search that overflowed has no answer; inf and NaN are nothing a person can hand in.
+            # A search that overflowed has no answer: nobody can hand in inf or NaN.
             rows[batch] = torch.where(found.isfinite().all(2, keepdim=True), found, rows[batch])
             out_of_time[batch] = budget.ran_out
         return rows, infeasible, out_of_time

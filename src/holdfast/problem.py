@@ -22,7 +22,7 @@ SLACK = 1e-5
 
 @dataclass
 class TimeBudget:
-    """The time a call may take, and the bar that shows how far it is."""
+    """The time a call may take, and the bar that shows its progress."""
 
     seconds: float | None  # None: as many as it takes
     bar: Progress

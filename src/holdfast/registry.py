@@ -137,7 +137,7 @@ def list_image_methods() -> "dict[str, type[ImageExplainer]]":
 def describe(
     name: str, cls: "type[Explainer | ImageExplainer]", kind: str = "tables"
 ) -> dict[str, Any]:
-    """What there is to know about a method, as plain values."""
+    """Everything about a method, as plain values."""
     defaults = {f.name: None if f.default is MISSING else f.default for f in fields(cast(Any, cls))}
     needs = {"needs_gradients": cls.needs_grad, "needs_data": cls.needs_data}
     words = {"name": name, "class": cls.__name__, "for": kind, "title": cls.title}
@@ -145,7 +145,7 @@ def describe(
 
 
 def describe_all() -> list[dict[str, Any]]:
-    """Of every method for tables, then of those for images."""
+    """The same for every method for tables, then for images."""
     tables = [describe(name, cls) for name, cls in list_methods().items()]
     return tables + [describe(name, cls, "images") for name, cls in list_image_methods().items()]
 

@@ -12,22 +12,22 @@ compare it, so the two cannot disagree. With scores s_1 .. s_k:
 
 The third gap is the log-odds of y, so it exceeds its margin exactly where p_y > p.
 
-A margin from 0 on, which is a probability from one half on, also promises that the class will be
-the predicted one (that y no longer is, if any other class was asked for). In three cases the gap of
+A margin of 0 or more (a probability of one half or more) also promises that the class will be the
+predicted one, or, if any other class was asked for, that y no longer is. In three cases the gap in
 the table does not keep that promise:
 
-    the model has a threshold of its own         it may predict y at 0.3, or only from 0.7 on
-    searches ask `predict` beside the scores     it may contradict them
+    the model has a threshold of its own         it may predict y at 0.3, or only from 0.7 up
+    searches ask `predict` besides the scores    it may contradict them
     one of three or more classes is to be left   the others together may reach 0.6 while each of
                                                  them alone is behind y
 
-There the gap is the lesser of two: that of the table, by the model's own probabilities, and
+There the gap is the smaller of two: that of the table, by the model's own probabilities, and
 margin + the lead by which the class is predicted. It exceeds the margin where both conditions hold.
-Below 0, or below one half, the margin asks for less than the predicted class: the table alone
-counts.
+A margin below 0 (a probability below one half) asks for less than the predicted class: only the
+table counts.
 
-The unit of a number is half the interval or the spread of the model's estimates, whichever is less:
-gaps are then of the size that they have for classes, whatever the numbers are counted in.
+The unit of a number is half the interval or the spread of the model's estimates, whichever is
+smaller: gaps then have the size that they have for classes, whatever the unit of the estimate.
 """
 
 import math
@@ -62,9 +62,9 @@ LEVEL = 1e-8
 
 
 class Status(IntEnum):
-    """What became of a row: an answer was found, the wanted outcome was met from the start, or none
-    was found; the model accepts an answer that too few retrained models accept; or it was proved
-    that there is no answer.
+    """What became of a row: an answer was found; the row had the wanted outcome from the start; no
+    answer was found; the model accepts an answer that too few retrained models accept (fragile); or
+    it was proved that there is no answer (impossible).
 
     >>> import holdfast as hf
     >>> [status.words for status in hf.Status]
@@ -84,11 +84,12 @@ class Target:
     """The outcome that is asked for.
 
     Args:
-        label: a class for all rows, or one per row; None asks for any class but the present one.
-        probability: how likely the model must find that outcome, between 0 and 1. From one half on
-            the class must be the predicted one as well, or, where any other is asked for, no longer
-            be; an estimator's own `predict` decides. Below, the probability alone is asked for.
-        margin: by how much its score must lead the next best; below 0 likewise.
+        label: a class for all rows, or one per row; None asks for any class but the current one.
+        probability: how likely the model must find that outcome, between 0 and 1. From one half up,
+            the class must also be the predicted one (or, if any other class is asked for, must no
+            longer be); an estimator's own `predict` decides. Below one half, only the probability
+            counts.
+        margin: by how much its score must lead the next best; below 0, only that counts.
         interval: lowest and highest estimate that is wanted of a regression model; see `between`.
 
     >>> import holdfast as hf
@@ -121,13 +122,13 @@ class Target:
 
     @classmethod
     def of(cls, value: TargetLike) -> "Target":
-        """A class, one per row, or a Target; None for any class but the present one."""
+        """A class, one per row, or a Target; None for any class but the current one."""
         return value if isinstance(value, Target) else cls(value)
 
     @classmethod
     def between(cls, low: float | None = None, high: float | None = None) -> "Target":
-        """An estimate of a regression model from `low` to `high`, both included; None leaves that
-        side open."""
+        """An estimate of a regression model from `low` to `high`, both included; None leaves a side
+        open."""
         if low is None and high is None:
             raise TargetError(
                 "a range needs an end: between(low, high), between(low, None) or between(None, "
@@ -139,7 +140,7 @@ class Target:
             raise TargetError(f"the range from {start:g} to {end:g} is empty; swap its ends")
         if start == end:
             raise TargetError(
-                f"no estimate hits exactly {start:g} but by luck; give a range around it"
+                f"an estimate hits exactly {start:g} only by luck; give a range around it"
             )
         return cls(interval=(start, end))
 
@@ -147,12 +148,12 @@ class Target:
     def parse(
         cls, text: str, classes: Sequence[Label], probability: float | None = None
     ) -> "Target":
-        """What a person wrote, in the model's own terms.
+        """The target that a string describes.
 
         Args:
-            text: a class by its name, which may be a number to the model; or, where there are no
-                classes, a range of estimates: '200..250', '200..' or '..250'.
-            classes: those of the model; none: it is a regression model.
+            text: the name of a class, which may be a number to the model; or, for a regression
+                model, a range of estimates: '200..250', '200..' or '..250'.
+                classes: those of the model; empty for a regression model.
             probability: how likely the class must become.
 
         >>> import holdfast as hf
@@ -166,7 +167,7 @@ class Target:
             return cls(same[0] if same else text, probability)
         if probability is not None:
             raise TargetError(
-                "a regression model has no probabilities; ask for a range alone, such as 200..250"
+                "a regression model has no probabilities; ask for a range only, such as 200..250"
             )
         low, dots, high = text.partition("..")
         try:
@@ -174,14 +175,12 @@ class Target:
         except ValueError:
             ends = [None, None]
         if not dots or ends == [None, None]:
-            raise TargetError(
-                f"of a regression model a range is wanted, such as 200..250, got {text!r}"
-            )
+            raise TargetError(f"a regression model needs a range, such as 200..250, got {text!r}")
         return cls.between(*ends)
 
     def bind(self, model: Model, scores: Tensor) -> "BoundTarget":
         """The target for rows that the model gives `scores` (n, k) now."""
-        # All kinds of targets are told apart here; from here on there is a gap and a margin.
+        # The only place that tells kinds of targets apart; from here on there are gaps and margins.
         if model.is_regression != (self.interval is not None):
             raise TargetError(_wrong_kind(model, self))
         if self.interval is not None:
@@ -248,7 +247,7 @@ def _range_in_words(low: float, high: float) -> str:
 
 
 def _end(name: str, value: float | None) -> float:
-    """One end of a range; None is an open one."""
+    """One end of a range; None if it is open."""
     if value is None:
         return math.inf
     try:
@@ -276,7 +275,7 @@ def _wrong_kind(model: Model, target: Target) -> str:
             "ask for a range: hf.Target.between(low, high)"
         )
     return (
-        f"the model has classes, so ask for one of them and for no range: {listed(model.classes)}"
+        f"the model has classes, so ask for one of them, not for a range: {listed(model.classes)}"
     )
 
 

@@ -303,7 +303,7 @@ def test_ranges_are_counted_as_by_hand(kind: str) -> None:
     assert found.certified(hold=0.5, confidence=0.9).tolist() == (found.held.sum(0) >= 7).tolist()
     assert found.interval()["low"][cfs.found].notna().all()
     assert "between 10,000 and 150,000 (rule: target)" in repr(found)
-    with pytest.raises(SettingError, match="a regression model has none; leave rule out"):
+    with pytest.raises(SettingError, match="a regression model has none; without rule="):
         hf.audit(cfs, bank_of(models), rule="class")
     classifier = hf.Model.of(DecisionTreeClassifier().fit(NUMBERS, Y), BOX)
     with pytest.raises(

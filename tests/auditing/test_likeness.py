@@ -80,7 +80,7 @@ def test_a_bank_of_another_model_certifies_nothing_and_the_first_line_says_why(k
     assert plans.likeness is not None
     assert not plans.likeness.alike
     assert plans.summary().startswith(
-        "No certificates: the retrained models are not made as the model in use was"
+        "No certificates: the retrained models were not made as the model in use was"
     )
     assert advice in plans.summary()
     assert plans.to_dict()["likeness"]["cause"] == plans.likeness.cause

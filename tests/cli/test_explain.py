@@ -294,7 +294,7 @@ def test_warnings_become_notes_on_stderr(files: Files) -> None:
     assert done.returncode == 0
     assert (
         done.stderr.splitlines()[0]
-        == "note: method 'min-cost' looks at no data, so --data is not used"
+        == "note: method 'min-cost' does not use data, so --data is not used"
     )
 
 

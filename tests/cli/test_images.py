@@ -257,7 +257,7 @@ def test_a_class_with_one_image_gets_no_density_but_a_network(tmp_path: Path) ->
     x, y = digits(2)
     at = np.concatenate([np.flatnonzero(y == 0)[:40], np.flatnonzero(y == 1)[:1]])
     write_images(tmp_path / "one.npz", x[at], y[at])
-    with pytest.warns(UserWarning, match="no densities of features, which DeDUCE needs"):
+    with pytest.warns(UserWarning, match="without densities of features, which DeDUCE needs"):
         train_on(
             network_by_name("spectral", ["epochs=1", "width=4", "stages=2"]),
             tmp_path / "one.npz",
@@ -267,7 +267,7 @@ def test_a_class_with_one_image_gets_no_density_but_a_network(tmp_path: Path) ->
             shown=False,
         )
     told = explain("--target", "1", images=tmp_path / "one.npz", model=tmp_path / "one.safetensors")
-    refused(told, "method 'deduce' looks at data; give it training images with --data FILE.npz")
+    refused(told, "method 'deduce' uses data; give it training images with --data FILE.npz")
 
 
 @pytest.mark.data
@@ -407,7 +407,7 @@ def test_other_methods(tmp_path: Path) -> None:
     ran = explain("--method", "jsma", "--quiet", "--first", "2")
     assert (ran.code, ran.err) == (0, "")
     assert any(line["status"] == "found" for line in json.loads(ran.out))
-    with pytest.warns(UserWarning, match="method 'jsma' looks at no data"):
+    with pytest.warns(UserWarning, match="method 'jsma' does not use data"):
         cli_images.fit_on(
             Path("train.npz"),
             list_image_methods()["jsma"](),
@@ -444,7 +444,7 @@ def test_settings_of_what_a_method_trains() -> None:
 def test_methods_that_train_an_autoencoder_need_data() -> None:
     refused(
         explain("--method", "prototype"),
-        "method 'prototype' looks at data; give it training images with --data FILE.npz",
+        "method 'prototype' uses data; give it training images with --data FILE.npz",
     )
     words = ("--data", "train.npz", "--first", "1", "--quiet")
     for method, few in (

@@ -197,7 +197,7 @@ def test_saved_folders_give_the_same_plans_without_model_and_data(
     other = run(*again[:-2], "denied", "--quiet")
     assert other.code == 0, other.err
     assert "already met" in {line["status"] for line in json.loads(other.out)["people"]}
-    refused(run(*again, "--hold", "0.9"), "--from", "--hold cannot be heeded")
+    refused(run(*again, "--hold", "0.9"), "--from", "--hold has no effect")
     third = run(*network(room, "--cache", tmp_path / "cache", "--out", tmp_path / "third.json"))
     assert third.code == 0
     assert "as far as" in third.err

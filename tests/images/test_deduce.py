@@ -283,7 +283,7 @@ def test_it_is_fitted_to_features_and_labels() -> None:
     e = DeDUCE()
     assert not e.is_fitted
     with pytest.raises(
-        SettingError, match=r"DeDUCE looks at data; call .fit\(model, images, labels\) first"
+        SettingError, match=r"DeDUCE needs data; call .fit\(model, images, labels\) first"
     ):
         e.explain(model, x[:1], 3)
     assert e.fit(model, x[:600], y[:600].numpy()) is e

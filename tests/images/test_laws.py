@@ -346,5 +346,5 @@ def test_what_cannot_be_asked(method: str, model: str) -> None:
     with pytest.raises(SettingError, match="expected images of"):
         e.explain(m, x[:, :, 1:], 1)
     if e.needs_data:
-        with pytest.raises(SettingError, match=r"looks at data; call \.fit"):
+        with pytest.raises(SettingError, match=r"needs data; call \.fit"):
             clone(e).explain(m, x, 1)

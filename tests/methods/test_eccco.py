@@ -278,7 +278,7 @@ def test_an_answer_does_not_depend_on_other_rows(
 
 def test_a_row_without_a_gradient_harms_no_other() -> None:
     class Broken(nn.Module):
-        """The slope of the square root at 0 is no number."""
+        """The slope of the square root at 0 is not a number."""
 
         def forward(self, x: Tensor) -> Tensor:
             return torch.stack([x[:, 1] * 0, x[:, 0] - 1 + 0 * x[:, 1].abs().sqrt()], 1)

@@ -185,7 +185,7 @@ def test_wrong_settings_are_named(method: Any, wrong: dict[str, float], words: s
 def test_wrong_data_is_named() -> None:
     x, _ = blobs(20)
     model = first_column()
-    with pytest.raises(hf.HoldfastError, match="Gravitational looks at data"):
+    with pytest.raises(hf.HoldfastError, match="Gravitational needs data"):
         hf.Gravitational().explain(model, x, 1)
     with pytest.raises(hf.HoldfastError, match="at least one data row, got none"):
         hf.Gravitational().fit(model, x[:0])

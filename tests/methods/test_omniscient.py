@@ -110,7 +110,7 @@ def test_wrong_settings_are_named() -> None:
     x = points(4)
     with pytest.raises(hf.HoldfastError, match="draws must be at least 1, got 0"):
         hf.Omniscient(draws=0).fit(model, x).explain(model, x, 1)
-    with pytest.raises(hf.HoldfastError, match="Omniscient looks at data"):
+    with pytest.raises(hf.HoldfastError, match="Omniscient needs data"):
         hf.Omniscient().explain(model, x, 1)
     with pytest.raises(hf.HoldfastError, match="at least one data row, got none"):
         hf.Omniscient().fit(model, x[:0])

@@ -110,7 +110,7 @@ def test_the_page_says_how_near_the_model_is_to_retrained_ones(text: str, tmp_pa
     unlike = six_plans(likeness=UNLIKE)
     shown = unlike.report(tmp_path / "unlike.html").read_text(encoding="utf-8")
     assert page.headline(unlike).startswith(
-        "No certificates: the retrained models are not made as the model in use was"
+        "No certificates: the retrained models were not made as the model in use was"
     )
     assert page.headline(unlike).endswith("2 of 6 people have a plan (good), 1 has it already.")
     assert [row[-1] for row in Reader(shown).rows[1:3]] == ["not certified", "not certified"]

@@ -112,7 +112,7 @@ def test_retrained_models_of_another_kind_certify_nothing_and_that_comes_first()
     plans = six_plans(likeness=UNLIKE)
     assert not plans.certified.any()
     assert plans.summary().startswith(
-        "No certificates: the retrained models are not made as the model in use was: "
+        "No certificates: the retrained models were not made as the model in use was: "
     )
     assert "Other settings may be the reason. 6 people: 2 found, 1 fragile" in plans.summary()
     assert np.isnan(plans.together())

@@ -378,9 +378,9 @@ def test_pool_and_window() -> None:
 def test_times_that_cannot_be() -> None:
     for settings, match in (
         ({}, "'history' needs to know how old rows are; pass time="),
-        ({"time": "when"}, "no column 'when' of times"),
+        ({"time": "when"}, "no column 'when' for times"),
         ({"time": [1, 2]}, f"one value for each of the {N} rows, got shape"),
-        ({"time": np.zeros(N)}, "all rows are of one time"),
+        ({"time": np.zeros(N)}, "all rows have the same time"),
         ({"time": np.where(np.arange(N) == 3, np.nan, 1.0)}, "1 values of time are missing"),
         ({"time": np.array([1, "a"] * 30 + [2], dtype=object)}, "cannot be put in order"),
         (

@@ -307,7 +307,7 @@ def test_regressions_that_cannot_be() -> None:
     with pytest.raises(SettingError, match="a regressor has no classes"):
         Recipe.of(LinearRegression()).fit(NUMBERS, WEALTH, schema, classes=[0, 1])
     for wrong in (WEALTH.where(WEALTH > 0), Y):
-        with pytest.raises(SettingError, match="needs numbers for outcomes"):
+        with pytest.raises(SettingError, match="outcomes of a regression must be numbers"):
             Recipe.of(LinearRegression()).fit(NUMBERS, wrong, schema)
     tables = {"a": (NUMBERS[:40], WEALTH[:40]), "b": (NUMBERS[40:], WEALTH[40:])}
     made = ModelBank.from_tables(LinearRegression(), tables, schema)

@@ -271,10 +271,10 @@ def test_times_are_drawn_in_blocks() -> None:
 @pytest.mark.parametrize(
     ("groups", "message"),
     [
-        (np.zeros(N), "all rows are of one group"),
+        (np.zeros(N), "all rows are in one group"),
         (np.zeros(3), r"one value for each of 240 rows, got shape \(3,\)"),
-        ([None, *range(N - 1)], "1 rows belong to no group"),
-        ("person", "the table has no column 'person' of groups"),
+        ([None, *range(N - 1)], "1 rows have no group"),
+        ("person", "the table has no column 'person' for groups"),
     ],
 )
 def test_groups_that_cannot_be(groups: Any, message: str) -> None:

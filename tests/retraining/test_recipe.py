@@ -241,10 +241,10 @@ def test_strange_layers_and_files(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="cannot read"):
         Recipe.load(tmp_path / "none.toml")
     (tmp_path / "bad.toml").write_text("epochs = = 3")
-    with pytest.raises(FileError, match="no TOML"):
+    with pytest.raises(FileError, match="not TOML"):
         Recipe.load(tmp_path / "bad.toml")
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(FileError, match="no TOML"):
+    with pytest.raises(FileError, match="not TOML"):
         Recipe.load(tmp_path / "bytes.toml")
     with pytest.raises(FileError, match="cannot write"):
         Recipe().save(tmp_path / "no" / "r.toml")

@@ -60,7 +60,7 @@ from holdfast.schema.feature import Feature
         ({"kind": "ordered", "levels": ("a", "b", "c"), "allowed": ("a", "c")}, "leave a gap"),
         ({"levels": ("a",)}, "kind 'real' has no levels"),
         ({"allowed": ("a",)}, "kind 'real' has no levels"),
-        ({"dtype": "float31"}, "pandas knows no dtype 'float31'"),
+        ({"dtype": "float31"}, "pandas does not know the dtype 'float31'"),
     ],
 )
 def test_a_contradiction_is_named(settings: dict[str, Any], message: str) -> None:

@@ -1,4 +1,4 @@
-"""What every method that looks at data refuses."""
+"""What every method that needs data refuses."""
 
 from collections.abc import Mapping
 from typing import Any

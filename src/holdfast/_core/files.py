@@ -1,4 +1,4 @@
-"""Outputs are whole or absent: written beside their place, and put there when they are complete."""
+"""Outputs are whole or absent: written beside their place, and moved there when complete."""
 
 import os
 import shutil

@@ -31,7 +31,7 @@ class Trait(Generic[Value]):
 
 
 def preset(settings: dict[str, Any], /, **usual: Any) -> dict[str, Any]:
-    """The settings under which the literature knows a method, but for those that are given."""
+    """The settings that the literature uses for a method, except those that are given."""
     return usual | settings
 
 
@@ -91,7 +91,7 @@ class Settings:
 
     @property
     def is_fitted(self) -> bool:
-        """Has it learnt something from data? What is learnt is in attributes that end in _."""
+        """Has it learnt from data? What it learnt is in attributes that end in _."""
         return any(name.endswith("_") and not name.startswith("_") for name in vars(self))
 
     def check_finite(self) -> None:

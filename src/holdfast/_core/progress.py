@@ -1,10 +1,10 @@
-"""A bar on stderr for long work, with lines above it; nothing at all when it is off or nobody is
-looking."""
+"""A bar on stderr for long work, with lines above it; nothing when it is off or stderr is not a
+terminal."""
 
 import sys
 from typing import Any, Literal
 
-# "lines": what is said is written even where nobody is looking, such as to a log
+# "lines": lines are written even without a terminal, such as to a log
 Shown = bool | Literal["lines"]
 
 

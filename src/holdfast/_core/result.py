@@ -1,4 +1,4 @@
-"""What every result can do: the verbs are the same, whatever was found out."""
+"""What every result can do: the verbs are the same for all."""
 
 import json
 from pathlib import Path
@@ -20,15 +20,15 @@ class Result(Protocol):
     """
 
     def table(self) -> pd.DataFrame:
-        """The numbers, one line per thing that they are about."""
+        """The numbers, one line for each thing they describe."""
         ...
 
     def summary(self) -> str:
-        """What was found out, in a few lines for people."""
+        """The findings, in a few lines for people."""
         ...
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but the pictures, as plain values that JSON knows."""
+        """Everything but the pictures, as plain values for JSON."""
         ...
 
     def to_json(self, path: str | Path | None = None) -> str:

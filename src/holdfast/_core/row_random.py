@@ -87,7 +87,7 @@ class RowRandom:
         """`(n, *shape)` booleans, true with probability p (to the nearest 1/65536)."""
         parts = self._quarters(math.prod(shape), draw)
         below = round(p * 65536) - 32768
-        # 32768 is no int16
+        # 32768 is not an int16
         coins = parts < below if below < 32768 else torch.ones_like(parts, dtype=torch.bool)
         return coins.reshape(-1, *shape)
 

@@ -17,7 +17,7 @@ RowSelection = (
 def positions(rows: RowSelection, n: int, what: str = "answers") -> npt.NDArray[np.int64]:
     """The numbers of the rows that are chosen of n; `what` names them in errors."""
     if isinstance(rows, slice):
-        return np.arange(n)[rows].copy()  # torch knows no negative strides
+        return np.arange(n)[rows].copy()  # torch does not take negative strides
     chosen = np.atleast_1d(np.asarray(rows))
     if chosen.dtype == bool and chosen.shape != (n,):
         raise SettingError(
@@ -32,6 +32,6 @@ def positions(rows: RowSelection, n: int, what: str = "answers") -> npt.NDArray[
     outside = chosen[(chosen < -n) | (chosen >= n)]
     if len(outside):
         raise IndexError(
-            f"there is no {what.removesuffix('s')} {outside[0]}: there are {n}, numbered from 0"
+            f"there is no {what.removesuffix('s')} {outside[0]}: there are {n}, counted from 0"
         )
     return chosen.astype(np.int64) % max(n, 1)

@@ -1,4 +1,4 @@
-"""Names of types that many rooms speak of."""
+"""Names of types that many rooms use."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

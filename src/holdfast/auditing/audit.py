@@ -1,4 +1,4 @@
-"""The audit: do answers hold on retrained models, and how sure can one be of that?
+"""The audit: do answers hold on retrained models, and how sure is that?
 
 For answer i and M retrained models, k_i of which still give the wanted outcome:
 
@@ -54,15 +54,15 @@ FEW = 10  # models that a table shows one by one, where they are too few for a c
 def audit(
     cfs: Counterfactuals, bank: Judges, *, rule: Rule = "target", progress: bool = False
 ) -> "Audit":
-    """Put every answer before every model of a bank.
+    """Ask every model of a bank whether it accepts each answer.
 
     Args:
         cfs: answers of any method.
-        bank: retrained models with the same schema and classes, none of which may have guided the
-            search and copies of which count once; or a model that exists, such as the next release,
-            or several.
-        rule: what a model must give an answer to accept it: "target", all that was asked for, with
-            its probability, margin or range; or "class", the class alone.
+        bank: retrained models with the same schema and classes; none of them may have guided the
+            search, and copies count once. Or one or several existing models, such as the next
+            release.
+        rule: when a model accepts an answer: "target", if it gives all that was asked for, with
+            its probability, margin or range; or "class", if it gives the class.
         progress: show a bar on stderr.
 
     Returns:
@@ -128,10 +128,10 @@ class Audit:
         held: (M, n) does model m give answer i the wanted outcome?
         family: (M,) the family of each model.
         bank: fingerprint of the bank.
-        rule: what a model must give an answer to accept it: all that was asked for ("target"), or
+        rule: when a model accepts an answer: if it gives all that was asked for ("target"), or
             the "class" alone.
         repeats: (M,) models that compute the same as another one and may be that model: their
-            refusals count, their assent does not make an answer surer. None: there are none.
+            refusals count, their acceptance does not make an answer surer. None: there are none.
         spread: how many times as far from the model in use the judges of the family `stretch` or
             `fresh` lie.
 
@@ -155,7 +155,7 @@ class Audit:
 
     @property
     def asked(self) -> str:
-        """What a model must give an answer to accept it: 'approved with probability 0.8', or the
+        """What a model must give to accept an answer: 'approved with probability 0.8', or the
         class alone."""
         return (
             self.cfs.run.target
@@ -193,7 +193,7 @@ class Audit:
         return pd.DataFrame({"low": low, "high": high}, self.cfs.after.index)
 
     def bound(self, *, confidence: float = 0.95, family: str | None = None) -> "pd.Series[float]":
-        """The share of models that would accept each answer, at least, with this confidence: what
+        """With this confidence, at least this share of all such models accepts each answer: what
         certificates rest on. Exact, one-sided; missing where there is no answer."""
         chosen = self._models(family)
         counts = chosen if self.repeats is None else chosen & ~self.repeats
@@ -206,13 +206,12 @@ class Audit:
     def certified(
         self, *, hold: float = 0.95, confidence: float = 0.95, family: str | None = None
     ) -> "pd.Series[bool]":
-        """Which answers at least this share of all retrained models would accept, with this
-        confidence.
+        """Which answers at least this share of all retrained models accepts, with this confidence.
 
         The statement is about each answer on its own, and about models drawn as those of the bank
-        (or of one of its families) were; for what that covers see `statement`. Answers that are not
-        certified may be good; it cannot be told from these models. With fewer models than any
-        certificate needs, it is an error that says how many.
+        (or of one of its families) were; see `statement` for what that covers. Answers that are not
+        certified may still be good: these models cannot tell. Too few models for any certificate
+        are an error that says how many are needed.
         """
         too_few = self.too_few(hold=hold, confidence=confidence, family=family)
         if too_few:
@@ -223,7 +222,7 @@ class Audit:
     def too_few(
         self, *, hold: float = 0.95, confidence: float = 0.95, family: str | None = None
     ) -> str:
-        """Why no answer can be certified at this level, and how many models it takes; '' if there
+        """Why no answer can be certified at this level, and how many models that takes; '' if there
         are enough."""
         chosen = self._models(family)
         needed = models_needed(hold, confidence)
@@ -234,7 +233,7 @@ class Audit:
         level = certificates.level(hold, confidence, families)
         name = family if family in FAMILIES else "retrain"
         return (
-            f"a certificate that an answer {level}, needs at least {needed} models, and there are "
+            f"a certificate that an answer {level} needs at least {needed} models, and there are "
             f"{there}; make more, as with families={{{name!r}: {needed}}}, or ask for less"
         )
 
@@ -263,12 +262,12 @@ class Audit:
         return pd.DataFrame(verdicts, self.cfs.after.index, pd.Index(names))
 
     def table(self, *, hold: float = 0.95, confidence: float = 0.95) -> pd.DataFrame:
-        """One line per row: its status, survival over all models and how many they are, the bound
-        that a certificate rests on, whether it is certified (None where there are too few models
-        for that), then its survival over each family; or, of few models, which accept it."""
+        """One line per row: its status, its survival over all models and their number, the bound
+        that a certificate rests on, whether it is certified (None if there are too few models
+        for that), then its survival over each family; with few models, which of them accept it."""
         out = pd.DataFrame({"status": self.cfs.status["status"], "survival": self.survival()})
         out["models"] = len(self.held)
-        # no join: a row with several answers is there often
+        # not a join: a row with several answers appears several times
         out["bound"] = self.bound(confidence=confidence)
         too_few = bool(self.too_few(hold=hold, confidence=confidence))
         out["certified"] = None if too_few else self.certified(hold=hold, confidence=confidence)
@@ -322,7 +321,7 @@ class Audit:
         return {name: (float(values.mean()), float(values.std())) for name, values in lost.items()}
 
     def to_dict(self, *, hold: float = 0.95, confidence: float = 0.95) -> dict[str, Any]:
-        """Everything but the pictures, as plain values, none of them rounded."""
+        """Everything but the pictures, as plain values, not rounded."""
         answers = self.table(hold=hold, confidence=confidence)
         too_few = bool(self.too_few(hold=hold, confidence=confidence))
         answers.insert(0, "row", [str(name) for name in answers.index])
@@ -366,7 +365,7 @@ class Audit:
     def joined(self, other: "Audit") -> "Audit":
         """One audit of the same answers by the models of both."""
         if other.held.shape[1] != self.held.shape[1]:
-            raise SettingError("only audits of the same answers can be joined")
+            raise SettingError("only audits of the same answers can be combined")
         repeats = list[Array]()
         for one in (self, other):
             none = np.zeros(len(one.family), dtype=bool)
@@ -437,5 +436,5 @@ def _share(flags: Array) -> float:
 
 
 def _per_model(kept: Array) -> Array:
-    """(M, answers) -> the share of answers that each model accepts; of no answers there is none."""
+    """(M, answers) -> the share of answers that each model accepts; NaN without answers."""
     return kept.mean(1) if kept.shape[1] else np.full(len(kept), np.nan)

@@ -1,11 +1,11 @@
-"""How many standard deviations ahead: the safety margin c of `SurvivalSearch` by which answers are
-certified on models not yet seen.
+"""How many standard deviations ahead: the smallest safety margin c of `SurvivalSearch` whose
+answers are certified on models not seen before.
 
-For a grid of c the answers of some people are put before the models of a calibration bank. The
-smallest c is taken for which a given share of the people who have a robust answer, at any c, get
-one that is certified, and one standard error of that share more: it is measured on few people, and
-the smallest c that passes is the one that luck favours most. It is one number for a model and a
-target: choosing it for each person would follow the accidents of the calibration bank.
+For each c of a grid, the models of a calibration bank judge the answers of some people. Of the
+people who have a robust answer at any c, a given share, plus one standard error, must get a
+certified one; the smallest such c is taken. The standard error is there because few people are
+asked, and the smallest c that passes is the one that luck favours most. There is one c for a model
+and a target: choosing it person by person would follow the accidents of the calibration bank.
 """
 
 import math
@@ -27,7 +27,7 @@ from holdfast.target import TargetLike
 
 STEP = 0.25
 MOST = 6.0
-USUAL = 3.0  # where nothing can be measured
+USUAL = 3.0  # if nothing can be measured
 
 # by safety margin: answers, and which of them are certified
 Seen = dict[float, tuple[Counterfactuals, np.ndarray[Any, Any]]]
@@ -71,11 +71,11 @@ class Calibration:
         return float(self.table["certified"][self.safety]) >= self.share
 
     def describe(self) -> str:
-        """One line."""
+        """The margin, and what it certifies, in one line."""
         if self.safety not in self.table.index:
             return (
-                f"safety margin {self.safety:g}, the usual one: nobody had a robust answer to "
-                "calibrate by"
+                f"safety margin {self.safety:g}, the default: nobody had a robust answer to "
+                "calibrate it on"
             )
         here = self.table.loc[self.safety]
         what = (
@@ -123,13 +123,13 @@ def calibrate(
 
     Args:
         method: the search, with its guide.
-        model, X, target, seed: as for `explain`: people by whom to calibrate, 50 or more, who do
-            not have the wanted outcome.
-        bank: models of the same families as the guide, none of them in it; 100 or more for a level
-            of 0.95.
+        model, X, target, seed: as for `explain`; 50 or more people who do not have the wanted
+            outcome.
+        bank: models of the same families as the guide, none of which are in it; 100 or more for a
+            level of 0.95.
         hold, confidence: what is to be certified, see `Audit.certified`.
-        share: of the people with a robust answer; one standard error is added, as far as there is
-            room.
+        share: of the people with a robust answer; one standard error is added, where it fits below
+            1.
         progress: show a bar on stderr.
 
     >>> import holdfast as hf
@@ -186,7 +186,7 @@ def calibrate(
 
 
 def _chosen(seen: Seen, enough: Sequence[float]) -> float:
-    """The smallest margin that is enough, else the one that certifies most, else the usual one."""
+    """The smallest margin that is enough, else the one that certifies most, else the default."""
     if enough:
         return min(enough)
     if not bool(_robust(seen).any()):

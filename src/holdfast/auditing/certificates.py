@@ -37,7 +37,7 @@ def covers(families: Sequence[str]) -> str:
 
 
 def judges(families: Sequence[str], spread: float) -> str:
-    """What the judges are, in a sentence; '' of those that need none."""
+    """What the judges are, in a sentence; '' for those that need none."""
     if "stretch" in families:
         how = (
             f"models of rows drawn again from the training table, led {spread:.3g} times as far "

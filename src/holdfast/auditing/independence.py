@@ -1,11 +1,11 @@
-"""Which models of a bank may judge: none that guided the search, and each once.
+"""Which models of a bank may judge: none that guided the search, and each only once.
 
 Models are compared by what they compute. A copy is a model that gives the same scores as another,
 on the audited rows and on rows spread over the data's range, and learnt from the same rows: a
-thousand seeds of an estimator that uses none are one model. Models that learnt from other rows are
-draws of their own even where they come out the same, as trees often do when one row is left out: to
-count those once would make rare models count for more than they are. A model that comes out the
-same as the one the answers were made for is such a draw, too.
+thousand seeds of an estimator that ignores its seed are one model. Models that learnt from other
+rows are draws of their own even where they come out the same, as trees often do when one row is
+left out: counting those once would give rare models too much weight. A model that comes out the
+same as the one that the answers were made for is such a draw, too.
 """
 
 import warnings
@@ -23,13 +23,13 @@ from holdfast.retraining.model_group import ModelGroup, sample_of, signature
 
 Array = np.ndarray[Any, Any]
 
-# How near the scores of two models on the probe rows must be to be those of one, relative to their
-# size: a guide may have been made again elsewhere, from a recipe that is spelt in another way.
+# How near the scores of two models on the probe rows must be to count as one model, relative to
+# their size: a guide may have been made again elsewhere, from a recipe that is spelt differently.
 SAME = 1e-4
-EXACTLY = 1e-9  # the same for copies: models that differ at all must not be taken for one
-FIRST_LOOK = 16  # scores by which models are compared at first, which tells most of them apart
+EXACTLY = 1e-9  # the same for copies: models that differ at all must not count as one
+FIRST_LOOK = 16  # scores to compare first, which tell most models apart
 PROBES = 256  # rows spread over the data's range
-MOSTLY = 0.9  # from more than this share of one model on, a family makes nothing but copies
+MOSTLY = 0.9  # above this share of one model, a family makes nothing but copies
 
 
 def refuse_guides(cfs: Counterfactuals, bank: ModelBank) -> None:
@@ -58,9 +58,9 @@ def counted(bank: ModelBank, scores: Tensor) -> tuple[Array, Array]:
     """(M,) which models judge, and which of them repeat another one; an error where a family makes
     nothing but copies.
 
-    A copy by what it was made from does not judge again. Of models that were made elsewhere nobody
-    knows whether they are one model or several that came out the same: a repeated refusal counts,
-    and a repeated assent does not.
+    A copy, by what it was made from, does not judge again. Of models made elsewhere nobody knows
+    whether they are one model or several that came out the same: a repeated refusal counts, a
+    repeated acceptance does not.
 
     Args:
         scores: (M, n, k) what the models give to audited rows.
@@ -84,14 +84,14 @@ def counted(bank: ModelBank, scores: Tensor) -> tuple[Array, Array]:
         count = int((repeats & kept).sum())
         warnings.warn(
             f"{count} models compute the same as others, and nothing says that they were trained "
-            "apart: their refusals count, their assent does not count again",
+            "separately: their refusals count, their acceptance does not count again",
             stacklevel=4,
         )
     return kept, repeats[kept]
 
 
 def originals(bank: ModelBank, scores: Tensor) -> Array:
-    """(M,) the first model of the bank that each is a copy of; its own place if it is none."""
+    """(M,) the first model of the bank that each is a copy of; its own place if it copies none."""
     seen = signature(scores)
     places = np.arange(len(bank))
     made = np.array(

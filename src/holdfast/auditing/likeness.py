@@ -82,10 +82,10 @@ class Likeness:
             else "their middle lies"
         )
         return (
-            "the retrained models are not made as the model in use was: they agree with it on "
+            "the retrained models were not made as the model in use was: they agree with it on "
             f"{self.agreement:.0%} of the training rows, and with one another on "
             f"{self.among_bank:.0%}; {others} {self.distance:.2g} deviations of retraining away "
-            f"from it ({self.limit:.2g} would do). {self.cause}"
+            f"from it ({self.limit:.2g} is the limit). {self.cause}"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -143,7 +143,7 @@ def estimates(scores: Tensor) -> Tensor:
 
 
 def cause_of(shift: float, knows_less: float, *, is_regression: bool) -> str:
-    """What is likely to have made the model another one, and what to pass."""
+    """What probably made the model a different one, and what to pass."""
     if knows_less > KNOWS_LESS:
         return (
             "It does not know these outcomes as models trained on them do: were X and y its "
@@ -151,7 +151,7 @@ def cause_of(shift: float, knows_less: float, *, is_regression: bool) -> str:
         )
     if not is_regression and shift > SHIFT:
         return (
-            "Its predictions are shifted as a whole, as by weights of rows or a balance of "
+            "Its predictions are shifted as a whole, as by row weights or a balance of "
             "classes: pass sample_weight= or fit_params= to Banks, as they were given to fit."
         )
     return (

@@ -73,7 +73,7 @@ def asked(cfs: Counterfactuals, rule: Rule) -> BoundTarget:
         return cfs.goal
     if cfs.is_regression:
         raise SettingError(
-            "rule='class' is about classes, and a regression model has none; leave rule out, and "
+            "rule='class' is about classes, and a regression model has none; without rule=, "
             "the range that was asked for decides"
         )
     return cfs.goal.by_class()

@@ -25,34 +25,36 @@ def audit(
         "retraining", "TABLE", "Training rows with their outcome, to retrain models on."
     ),
     outcome: str | None = option(
-        "retraining", "COLUMN", "The column of --data that holds the outcome, if it is not clear."
+        "retraining",
+        "COLUMN",
+        "Column of --data that holds the outcome; default: the only one that is not a feature.",
     ),
     recipe: Path | None = option(
-        "retraining", "FILE", "How the model is made (TOML): hidden, epochs, batch_size, lr."
+        "retraining", "FILE", "Recipe of the model (TOML): hidden, epochs, batch_size, lr."
     ),
     families: str | None = option(
-        "retraining", "LIST", f"What is varied and how often; default {FAMILIES}."
+        "retraining", "LIST", f"Families of models, and how many of each; default: {FAMILIES}."
     ),
     tables: list[str] | None = option(
         "retraining",
         "NAME=FILE",
-        "Also a model made from this other data; may be repeated.",
+        "Also train models on this other data; repeatable.",
         None,
         "--table",
     ),
     bank: Path | None = option(
-        "retraining", "FILE", "Use the models in this file instead of retraining."
+        "retraining", "FILE", "Use the models in this file; retrain nothing."
     ),
     save_bank: Path | None = option("retraining", "FILE", "Keep the retrained models here."),
     seed: int = SEED,
     rule: str = option(
         "measure",
         "RULE",
-        "What a model must give: all that was asked for (target), or the class alone (class).",
+        "What a model must give: all that was asked for (target), or only the class (class).",
         "target",
     ),
     hold: float = option(
-        "measure", "SHARE", "The share of retrained models that is to accept an answer.", 0.95
+        "measure", "SHARE", "Share of retrained models that must accept an answer.", 0.95
     ),
     confidence: float = option("measure", "SHARE", "Confidence level of the certificates.", 0.95),
     out: Path | None = TABLE_OUT,
@@ -72,7 +74,7 @@ def audit(
         options = {"--data": data, "--recipe": recipe, "--table": tables, "--families": families}
         refuse(
             options,
-            "with --bank FILE nothing is retrained, so {} cannot be heeded; leave one of them out",
+            "with --bank FILE nothing is retrained, so {} has no effect; leave one of them out",
         )
     check_chart(plot)
     check_table(out)
@@ -96,7 +98,7 @@ def audit(
         save_chart(found.plot(hold=hold, confidence=confidence), plot)
     if not quiet:
         typer.echo(found.summary(hold=hold, confidence=confidence), err=True)
-    # None, too few models, is no certificate
+    # None (too few models) is not a certificate
     if strict and not all(table["certified"][cfs.answered]):
         raise typer.Exit(UNANSWERED)
 
@@ -118,9 +120,9 @@ def retrained(
     if recipe is None or (data is None and not tables):
         raise SettingError(
             "give --data FILE and --recipe FILE to retrain models, or --bank FILE to use those "
-            "you have"
+            "that you have"
         )
-    # of the training rows there are families, of each other table one
+    # the training rows give several families, every other table one
     how = hf.Recipe.load(recipe)
     counts = parsed_families(families, "--families")
     named = parsed_tables(tables)

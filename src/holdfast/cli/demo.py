@@ -39,7 +39,7 @@ WORDS = {
     "duration": {"unit": "months"},
     "installment_commitment": {"unit": "% of income"},
 }
-# fewer models than usual: the demo should take half a minute
+# fewer models than by default: the demo should take half a minute
 HOLD = 0.9
 MODELS = {"guide": 60, "calibration": 100, "audit": 200}
 FEWER = "guide=40,calibration=80,audit=100"  # for the command that is printed
@@ -53,20 +53,19 @@ def demo(
     out: Path | None = option(
         "",
         "DIR",
-        f"Directory for the files it leaves behind; left out: {DEMO}, with -network or -images "
-        "behind it.",
+        f"Directory for the demo's files; default: {DEMO}, with -network or -images appended.",
     ),
     network: bool = option(
-        "", None, "A torch network instead of a scikit-learn pipeline.", False, "--network"
+        "", None, "Explain a torch network instead of a scikit-learn pipeline.", False, "--network"
     ),
     images: bool = option(
-        "", None, "Handwritten digits instead: which pixels to change.", False, "--images"
+        "", None, "Explain handwritten digits instead: which pixels to change.", False, "--images"
     ),
     method: str | None = option(
-        "", "NAME", "How --network and --images search; left out: min-cost, for images deduce."
+        "", "NAME", "Method for --network and --images; default: min-cost, for images deduce."
     ),
 ) -> None:
-    """Train a pipeline on the German Credit data, make plans for all it refuses, and see that they
+    """Train a pipeline on German Credit, make plans for everybody it refuses, and check that they
     hold."""
     if network and images:
         raise SettingError("--network and --images are two demos; give one of them")
@@ -77,7 +76,7 @@ def demo(
     else:
         refuse(
             {"--method": method},
-            "{} is for --network and --images; plans have a search of their own",
+            "{} is for --network and --images; plans have their own search",
         )
         _demo(out or Path(DEMO))
 
@@ -106,7 +105,7 @@ def _demo(out: Path) -> None:
     plans.save(out / "plans.parquet")
     echo(printable(plans.describe(most=SHOWN)))
 
-    # what most libraries would say, for comparison: it does not think of the next training
+    # for comparison, what most libraries would say: it ignores the next training
     smallest = hf.MinCost(norm=1).explain(recourse.model, refused, "approved")
     right = float((recourse.model.predict(test.X) == test.y).mean())
     echo(
@@ -181,7 +180,7 @@ def refused_by(model: "hf.Model", test: "Dataset", out: Path) -> "pd.DataFrame":
 
 
 def keep(fitted: Any, path: Path) -> bool:
-    """The pipeline in a file that runs no code when it is loaded, where skops is there to write
+    """The pipeline in a file that runs no code when it is loaded, if skops is installed to write
     it."""
     if importlib.util.find_spec("skops") is None:
         say(f"note: no {path.name}: to keep the pipeline, pip install 'holdfast[files]'")
@@ -288,7 +287,7 @@ def make_it_hold(
 
 
 def _page(answers: "hf.Plans | hf.Counterfactuals", path: Path) -> bool:
-    """The page needs the plot extra; a first try of the library should not fail for want of it."""
+    """The page needs the plot extra; a first try of the library should not fail without it."""
     try:
         answers.report(path)
     except MissingExtraError as error:

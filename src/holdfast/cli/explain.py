@@ -57,7 +57,7 @@ def explain(
         "asked", "FILE", "Model file: safetensors, ONNX, skops, XGBoost or LightGBM.", ...
     ),
     schema: Path | None = option(
-        "asked", "FILE", "What may change (TOML); default: the one in the model file."
+        "asked", "FILE", "Schema: what may change (TOML); default: the one in the model file."
     ),
     classes: list[str] | None = option(
         "asked", "LIST", "Classes in the order of the scores, such as denied,approved."
@@ -65,14 +65,18 @@ def explain(
     target: str | None = option(
         "asked",
         "NAME",
-        "Wanted class; of images also: all; of a regression model a range, such as 200..250.",
+        "Wanted class; for images also: all; for a regression model a range, such as 200..250.",
     ),
     any_other: bool = option(
-        "asked", None, "Want any class but the present one.", False, "--any-other"
+        "asked", None, "Ask for any class but the current one.", False, "--any-other"
     ),
     probability: float | None = option("asked", "P", "Least probability of the wanted class."),
     trust_model_code: bool = option(
-        "asked", None, "Load files that can run code; only your own.", False, "--trust-model-code"
+        "asked",
+        None,
+        "Load files that can run code; only for your own files.",
+        False,
+        "--trust-model-code",
     ),
     method: str | None = option(
         "method",
@@ -81,9 +85,9 @@ def explain(
         "if the model has no gradients; for images deduce.",
     ),
     settings: list[str] | None = SETTINGS,
-    data: Path | None = option("method", "TABLE", "Training rows, for methods that look at data."),
+    data: Path | None = option("method", "TABLE", "Training rows, for methods that use data."),
     seed: int = SEED,
-    time_budget: float | None = option("method", "S", "Seconds before open rows are given up."),
+    time_budget: float | None = option("method", "S", "Seconds until the search gives up."),
     batch_size: int | None = option(
         "method", "N", "Rows searched at once, the same answers; default: 1024, of images 128."
     ),
@@ -104,8 +108,7 @@ def explain(
         warnings.simplefilter("ignore")
     from holdfast.models.formats.safetensors import opened
 
-    # The header is read once: it tells what the file holds, and whoever loads it goes on from
-    # there.
+    # The header is read once: it says what the file holds, and loading goes on from there.
     asked = Asked(
         table=table,
         model=opened(model),
@@ -173,8 +176,8 @@ def explain_table(asked: Asked, reading: Reading, search: Search, files: AnswerF
 
     check_table(files.out)
     files.check()
-    # What is wrong with a method is told before the model is loaded, on which the default one
-    # depends.
+    # Errors in a named method come before the model is loaded; the default method depends on
+    # the model.
     named = None if search.method is None else build_method(search.method, search.settings)
     schema = None if reading.schema is None else hf.Schema.load(reading.schema)
     model = load_model(asked.model, schema, trust=reading.trust, classes=reading.classes or None)
@@ -203,18 +206,16 @@ def explain_table(asked: Asked, reading: Reading, search: Search, files: AnswerF
 
 
 def fit_on(data: Path | None, explainer: "hf.Explainer", method: str, model: "hf.Model") -> None:
-    """Give a method that looks at data its data, without the columns (such as the outcome) no
-    applicant has."""
+    """Give a method that uses data its data, without the columns that no applicant has, such as
+    the outcome."""
     if not explainer.needs_data and not (data and explainer.uses_data):
         if data:
             warnings.warn(
-                f"method {method!r} looks at no data, so --data is not used", stacklevel=2
+                f"method {method!r} does not use data, so --data is not used", stacklevel=2
             )
         return
     if data is None:
-        raise SettingError(
-            f"method {method!r} looks at data; give it training rows with --data FILE"
-        )
+        raise SettingError(f"method {method!r} uses data; give it training rows with --data FILE")
     import holdfast as hf
 
     rows = hf.datasets.read_table(data, model.schema)

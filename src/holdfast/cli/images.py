@@ -40,15 +40,16 @@ DEMO_CLASSES = 10  # one digit of each is explained
 
 
 def densities(model: "ImageModel", images: Any, labels: Any) -> "FeatureDensity | None":
-    """Of the network's features; a class of a single image has none, which only DeDUCE would
-    mind."""
+    """Densities of the network's features; None, with a warning, if a class has too few images:
+    only DeDUCE needs them."""
     from holdfast.models.density import FeatureDensity
 
     try:
         return FeatureDensity(model).fit(images, labels)
     except HoldfastError as error:
         warnings.warn(
-            f"the file gets no densities of features, which DeDUCE needs: {error}", stacklevel=2
+            f"the file is written without densities of features, which DeDUCE needs: {error}",
+            stacklevel=2,
         )
         return None
 
@@ -98,7 +99,7 @@ def explain(asked: "Asked", search: "Search", files: AnswerFiles, pictures: Pict
     files.check(grid)
     if pictures.first is not None and pictures.first < 1:
         raise SettingError(f"--first must be at least 1, got {pictures.first}")
-    # What is wrong with the method is told before the model is loaded.
+    # Errors in the method come before the model is loaded.
     explainer = build_image_method(method, search.settings)
     model = ImageModel.load(asked.model)
     target = target_of(model.classes, asked.target, asked.any_other, asked.probability)
@@ -143,15 +144,15 @@ def target_of(
 def fit_on(
     data: Path | None, explainer: "ImageExplainer", method: str, model: "ImageModel"
 ) -> None:
-    """Give a method that looks at data its data: those in a file, or for DeDUCE the densities in
-    the model's file."""
+    """Give a method that uses data its data: images in a file, or for DeDUCE the densities in the
+    model's file."""
     from holdfast.images.deduce import DeDUCE
     from holdfast.images.io import load_images
 
     if not explainer.needs_data:
         if data:
             warnings.warn(
-                f"method {method!r} looks at no data, so --data is not used", stacklevel=2
+                f"method {method!r} does not use data, so --data is not used", stacklevel=2
             )
     elif data:
         rows = load_images(data, "train", model.size)
@@ -160,7 +161,7 @@ def fit_on(
         explainer.fit(model)
     else:
         raise SettingError(
-            f"method {method!r} looks at data; give it training images with --data FILE.npz"
+            f"method {method!r} uses data; give it training images with --data FILE.npz"
         )
 
 

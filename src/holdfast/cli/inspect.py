@@ -11,9 +11,9 @@ MOST = 12  # names in a line
 
 
 def inspect(
-    file: Path = argument("FILE", "A model file of any kind."), as_json: bool = AS_JSON
+    file: Path = argument("FILE", "Model file of any kind."), as_json: bool = AS_JSON
 ) -> None:
-    """Say what a model FILE is and what it expects. Nothing of the file is run."""
+    """Say what a model FILE is and what it expects, without running anything in it."""
     from holdfast.models.formats.inspect import inspect as look
 
     found = look(file)

@@ -1,4 +1,4 @@
-"""`holdfast methods` and `holdfast datasets`: what there is, as a table for eyes or as JSON."""
+"""`holdfast methods` and `holdfast datasets`: what there is, as a table for people or as JSON."""
 
 from holdfast.cli.options import AS_JSON
 from holdfast.cli.output import print_json, print_table
@@ -28,7 +28,7 @@ def methods(as_json: bool = AS_JSON) -> None:
 
 
 def datasets(as_json: bool = AS_JSON) -> None:
-    """List the datasets with size, licence and source, and whether each is at hand."""
+    """List the datasets with size, licence and source, and whether each is available here."""
     import holdfast as hf
 
     about = hf.datasets.describe()

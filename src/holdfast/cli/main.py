@@ -68,7 +68,7 @@ def run_app(app: typer.Typer, name: str, argv: Sequence[str] | None = None) -> i
         except Exception as error:
             failure = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             hint = (
-                "probably a fault in holdfast, not in your input; set HOLDFAST_DEBUG=1 to see where"
+                "probably a bug in holdfast, not in your input; set HOLDFAST_DEBUG=1 to see where"
             )
             return _failed(INTERNAL, f"unexpected {failure} ({hint})")
     return 0
@@ -98,7 +98,7 @@ def holdfast(
     version: bool = option(
         "",
         None,
-        "Print the version and leave.",
+        "Print the version and exit.",
         False,
         "--version",
         callback=_version,

@@ -38,13 +38,13 @@ def option(
 
 
 def argument(value: str, about: str) -> Any:
-    """What has to be there, by its place."""
+    """A required argument, by its position."""
     return typer.Argument(metavar=value, help=about)
 
 
-# ---- options that several commands have
+# ---- options of several commands
 
-SCHEMA = option("table", "FILE", "What may change (TOML); default: inferred.")
+SCHEMA = option("table", "FILE", "Schema: what may change (TOML); default: inferred.")
 FIXED = option("table", "LIST", "Columns that nobody can change; repeatable.")
 UP = option("table", "LIST", "Columns that may only rise; repeatable.")
 DOWN = option("table", "LIST", "Columns that may only fall; repeatable.")
@@ -75,7 +75,7 @@ def wanted(
         refuse(of_classes, "{} is for models with classes, this one has none; leave it out")
         if name is None:
             raise TargetError(
-                "this is a regression model: say which range is wanted, such as --target 200..250"
+                "this is a regression model: say which range you want, such as --target 200..250"
             )
     if any_other:
         if name is not None:
@@ -83,12 +83,12 @@ def wanted(
         return hf.Target(probability=probability)
     if name is None:
         choices = " or ".join(f"--target {shlex.quote(str(c))}" for c in classes[:6])
-        raise TargetError(f"say which outcome is wanted: {choices}, or --any-other")
+        raise TargetError(f"say which outcome you want: {choices}, or --any-other")
     return hf.Target.parse(name, classes, probability)
 
 
 def refuse(options: dict[str, Any], why: str) -> None:
-    """An option that would do nothing is an error; `why` has a place {} for its name."""
+    """An option that would have no effect is an error; `why` has a place {} for its name."""
     for name, value in options.items():
         if value is not None and value is not False and value != []:
             raise SettingError(why.replace("{}", name, 1))

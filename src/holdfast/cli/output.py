@@ -1,6 +1,6 @@
 """What the commands print, and where files may go.
 
-What a program wants to read goes to stdout, what a person wants to know on the way goes to stderr.
+What a program reads goes to stdout; what a person wants to know on the way goes to stderr.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ def printable(text: str) -> str:
 def print_table(
     names: Sequence[str], rows: Iterable[Iterable[object]], *, lines: bool = False
 ) -> None:
-    """A table for eyes."""
+    """A table for people."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -56,7 +56,7 @@ def print_table(
     table = Table(*names, show_lines=lines)
     console = Console()
     for cells in rows:
-        # as Text: a level "[red]" is no markup
+        # as Text: a level "[red]" is not markup
         table.add_row(*(Text(printable(str(cell))) for cell in cells))
     with console.capture() as text:
         console.print(table)
@@ -70,7 +70,7 @@ def print_json(value: Any) -> None:
 
 
 def print_report(report: dict[str, Any], words: Callable[[dict[str, Any]], str]) -> None:
-    """In words for eyes, as JSON for programs."""
+    """In words for people, as JSON for programs."""
     if sys.stdout.isatty():
         echo(words(report))
     else:
@@ -96,7 +96,7 @@ def hand_out(
     files: AnswerFiles,
     show: Callable[[Any, int], None],
 ) -> int:
-    """To the files, or to stdout: by `show` for eyes, as JSON for programs; returns how many have
+    """To the files, or to stdout: by `show` for people, as JSON for programs; returns how many have
     no answer."""
     from holdfast.datasets import records
 
@@ -130,7 +130,7 @@ def check_report(path: Path | None) -> None:
 
 
 def check_table(path: Path | None) -> None:
-    """A table has one of the extensions that we know."""
+    """A table has one of the known extensions."""
     from holdfast.datasets import known_extension
 
     if path:
@@ -138,7 +138,7 @@ def check_table(path: Path | None) -> None:
 
 
 def check_chart(path: Path | None) -> None:
-    """A chart has one of the extensions that we know, and what draws it is installed."""
+    """A chart has one of the known extensions, and what draws it is installed."""
     from holdfast.render.charts.theme import EXTENSIONS
 
     if path is None:

@@ -45,19 +45,17 @@ WIDEST = 120  # letters of a table on the terminal
 def plans(
     table: Path = argument("TABLE", "People to make plans for: a CSV, JSON or Parquet file."),
     model: Path | None = option(
-        "asked", "FILE", "The model: safetensors, skops, XGBoost, LightGBM or ONNX."
+        "asked", "FILE", "Model file: safetensors, skops, XGBoost, LightGBM or ONNX."
     ),
     target: str | None = option(
         "asked",
         "NAME",
-        "The class that is wanted, left out: any but the present one; of a regression model a "
-        "range, such as 200..250.",
+        "Wanted class; default: any but the current one; for a regression model a range, such "
+        "as 200..250.",
     ),
-    probability: float | None = option(
-        "asked", "P", "How likely the model must find the wanted class."
-    ),
+    probability: float | None = option("asked", "P", "Least probability of the wanted class."),
     hold: float | None = option(
-        "asked", "SHARE", "The share of retrained models that is to accept a plan; default: 0.95."
+        "asked", "SHARE", "Share of retrained models that must accept a plan; default: 0.95."
     ),
     confidence: float | None = option(
         "asked", "SHARE", "Confidence level of the certificates; default: 0.95."
@@ -65,32 +63,34 @@ def plans(
     classes: list[str] | None = option(
         "asked",
         "LIST",
-        "Names of the model's classes in the order of its scores, such as denied,approved.",
+        "Classes in the order of the scores, such as denied,approved.",
     ),
     trust: bool = option(
-        "asked", None, "Load files that can run code; only your own.", False, "--trust-model-code"
+        "asked",
+        None,
+        "Load files that can run code; only for your own files.",
+        False,
+        "--trust-model-code",
     ),
-    data: Path | None = option(
-        "table", "TABLE", "The rows that the model was trained on, with their outcome."
-    ),
-    outcome: str | None = option("table", "COLUMN", "The column of --data that holds the outcome."),
+    data: Path | None = option("table", "TABLE", "Training rows with their outcome."),
+    outcome: str | None = option("table", "COLUMN", "Column of --data that holds the outcome."),
     time: str | None = option(
         "table",
         "COLUMN",
-        "The column of --data that says how old rows are: models of earlier data guide the search.",
+        "Column of --data that says how old rows are; models of earlier data then guide too.",
     ),
     groups: str | None = option(
         "table",
         "COLUMN",
-        "The column of --data that says which rows belong together, such as those of one person.",
+        "Column of --data that says which rows belong together, such as those of one person.",
     ),
     weight: str | None = option(
-        "table", "COLUMN", "The column of --data that says how much each row counted."
+        "table", "COLUMN", "Column of --data with the weights that rows had in training."
     ),
     schema: Path | None = option(
         "table",
         "FILE",
-        "What may change (TOML); left out: the one in the model file, or read off --data.",
+        "Schema: what may change (TOML); default: in the model file, or inferred from --data.",
     ),
     fixed: list[str] | None = FIXED,
     up: list[str] | None = UP,
@@ -98,24 +98,24 @@ def plans(
     recipe: Path | None = option(
         "retraining",
         "FILE",
-        "How the model is made (TOML); left out: as the model file says, or as is usual.",
+        "Recipe of the model (TOML); default: as the model file says, or the usual settings.",
     ),
     family: str | None = option(
         "retraining",
         "NAME",
-        "The judges: stretch or fresh, for models of new data; retrain, for models of the same "
+        "Judges: stretch or fresh, for models of new data; retrain, for models of the same "
         "table; default: auto.",
     ),
     models: str | None = option(
         "retraining",
         "LIST",
-        "How many models guide, choose and audit, such as guide=40,calibration=100,audit=100.",
+        "Models that guide, choose and audit, such as guide=40,calibration=100,audit=100.",
     ),
     workers: int | None = option(
-        "retraining", "N", "Models retrained at once; left out: as many as there are cores."
+        "retraining", "N", "Models to retrain at once; default: one per core."
     ),
     cache: Path | None = option(
-        "retraining", "DIR", "Keep the retrained models here, and start from those it has."
+        "retraining", "DIR", "Keep the retrained models here, and reuse those it has."
     ),
     start: Path | None = option(
         "retraining",
@@ -128,11 +128,11 @@ def plans(
     out: Path | None = option(
         "output",
         "FILE",
-        "Write the plans as Parquet (with provenance), JSON or CSV; left out: print them.",
+        "Plans as Parquet (with provenance), JSON or CSV; default: stdout.",
     ),
-    report: Path | None = option("output", "FILE.html", "Write a page with plots as well."),
+    report: Path | None = option("output", "FILE.html", "Page with plots."),
     save: Path | None = option(
-        "output", "DIR", "Write the model and the retrained models, for --from."
+        "output", "DIR", "Save the model and the retrained models, for --from."
     ),
     strict: bool = option(
         "output", None, "Exit with 3 if somebody has no certified plan.", False, "--strict"
@@ -146,7 +146,7 @@ def plans(
     check_table(out)
     check_report(report)
     check_writable(out, report, None if save is None or save.is_dir() else save)
-    # a folder of --save settles all of these, so that with --from they would do nothing
+    # a folder of --save settles all of these, so with --from they would have no effect
     of_models: dict[str, Any] = {
         "--model": model,
         "--hold": hold,
@@ -184,7 +184,7 @@ def stored(start: Path, of_models: dict[str, Any], data: Path | None, quiet: boo
 
     refuse(
         of_models,
-        "the folder of --from has the model and all that was made for it, so {} cannot be heeded",
+        "the folder of --from has the model and all that was made for it, so {} has no effect",
     )
     loaded = hf.Recourse.load(start)
     return hf.Recourse(
@@ -238,7 +238,7 @@ def fresh(
 
     hold = 0.95 if of_models["--hold"] is None else of_models["--hold"]
     confidence = 0.95 if of_models["--confidence"] is None else of_models["--confidence"]
-    # an error where they are no shares, before any work
+    # an error before any work if they are not shares
     models_needed(hold, confidence)
     # columns that say how old rows are, which belong together, and how much they count
     beside = {

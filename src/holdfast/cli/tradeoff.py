@@ -27,7 +27,7 @@ def tradeoff(
     wanted: str | None = option(
         "asked", "NAME", "Wanted outcome; default: the one each does not get now."
     ),
-    rows: int = option("asked", "N", "Most test rows to ask about.", 500, min=1),
+    rows: int = option("asked", "N", "Largest number of test rows to ask about.", 500, min=1),
     methods: list[str] | None = option(
         "method",
         "NAME",
@@ -56,11 +56,11 @@ def tradeoff(
     plot: Path | None = option("output", "FILE", "Chart of the curves: .png, .svg or .html."),
     quiet: bool = QUIET,
 ) -> None:
-    """Train a network against attacks of growing size and see how much more expensive and rarer
+    """Train a network against attacks of growing size, and measure how much rarer and dearer
     recourse becomes."""
     import holdfast as hf
 
-    # What is wrong with an option is told before anything is trained.
+    # Errors in an option come before anything is trained.
     radii = parsed_epsilon(epsilon)
     chosen = {name: build_method(name, ()) for name in methods or METHODS}
     if not 0 < test < 1:
@@ -97,7 +97,7 @@ def tradeoff(
 
 
 def write_study(study: Any, out: Path | None, plot: Path | None, quiet: bool) -> None:
-    """To the files, or to stdout: in words for eyes, as JSON for programs."""
+    """To the files, or to stdout: in words for people, as JSON for programs."""
     import holdfast as hf
     from holdfast.render.charts.theme import save as save_chart
 

@@ -163,7 +163,7 @@ def download(file: File) -> bytes:
     source = " and ".join(file.urls)
     try:
         data = file.convert(parts)
-    except Exception as error:  # an archive that is none, a table with other columns
+    except Exception as error:  # not an archive, or a table with other columns
         raise FileError(f"what {source} sent is not the file that is known: {error}") from None
     got = _sha256(data)
     fix = f"nothing was kept. The source may have changed. {_where_to_put(file)}"

@@ -20,7 +20,7 @@ def idx(path: str) -> NDArray[np.uint8]:
     data = content(FILES[path])
     kind = int.from_bytes(data[:4])
     if kind not in (IMAGES, LABELS):
-        raise FileError(f"{path!r} is no IDX file of bytes: it starts with {kind}")
+        raise FileError(f"{path!r} is not an IDX file of bytes: it starts with {kind}")
     shape = np.frombuffer(data, ">i4", kind & 0xFF, 4)
     return np.frombuffer(data, np.uint8, offset=4 + 4 * len(shape)).reshape(shape).copy()
 

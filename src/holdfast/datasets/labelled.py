@@ -34,7 +34,7 @@ def read_labelled(
 
     Args:
         path: the file.
-        outcome: the column that holds the outcome; None: the only one that is no feature of the
+        outcome: the column that holds the outcome; None: the only one that is not a feature of the
             schema.
         schema: how to read the columns; None: read off the table. Columns that it does not know are
             left out.
@@ -63,7 +63,7 @@ def read_labelled(
 
 
 def _only_outcome(rows: pd.DataFrame, features: Sequence[str], path: str | Path) -> str:
-    """The one column that is no feature."""
+    """The one column that is not a feature."""
     extra = [str(name) for name in rows.columns if name not in features]
     if len(extra) != 1:
         what = f"the columns {extra}" if extra else "no column"

@@ -1,9 +1,9 @@
 """Tables in the plane, generated: nothing to download, as many rows as wanted.
 
 Blobs, moons and circles have the spreads of the counterfactual training paper (P. Altmeyer et al.,
-2025). It gives no centres of the blobs: with (-2, -2) and (2, 2) the best possible accuracy on the
-overlapping ones, 0.92, is the one it reports; nor the noise of the moons. The two shifts are those
-of RoCourseNet (H. Guo et al., 2023).
+2025). It gives neither the centres of the blobs nor the noise of the moons; with centres (-2, -2)
+and (2, 2) the best possible accuracy on the overlapping blobs is the 0.92 it reports. The two
+shifts are those of RoCourseNet (H. Guo et al., 2023).
 """
 
 from typing import Any

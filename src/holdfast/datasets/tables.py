@@ -25,7 +25,7 @@ def read_table(path: str | Path, schema: Schema | None = None) -> pd.DataFrame:
     """A CSV, JSON (list of records) or Parquet file, by its extension.
 
     With a schema, columns are read as the schema means them: "NA" or an empty cell is missing only
-    where it is no level of the column, codes keep their type, and each column gets the type that
+    where it is not a level of the column, codes keep their type, and each column gets the type that
     the schema's own table had, unless that cannot hold it: then it stays as it is, and whoever
     encodes it says which value does not fit.
     """
@@ -38,7 +38,7 @@ def read_table(path: str | Path, schema: Schema | None = None) -> pd.DataFrame:
     # parsers raise whatever they like about a file that is not what it claims to be
     except Exception as error:
         raise FileError(f"cannot read {str(path)!r}: {error}") from None
-    # Parquet keeps names that are no strings
+    # Parquet keeps names that are not strings
     table.columns = pd.Index([str(name) for name in table.columns])
     return table if schema is None else _typed(table, schema)
 
@@ -59,7 +59,7 @@ def _read_csv(path: Path, schema: Schema | None) -> pd.DataFrame:
     strings = {f.name: f for f in features if any(isinstance(v, str) for v in f.levels)}
     settings = dict(EXACT)
     if schema is not None:
-        # A level that looks like a missing value ("NA", "None") is one only if it is no level.
+        # "NA" or "None" is a missing value only if it is not a level.
         levels = {
             f.name: {str(v) for v in f.levels} if f.name in strings else set[str]()
             for f in features

@@ -236,7 +236,7 @@ def sampled_lipschitz(decoder: Callable[[Tensor], Tensor], z: Tensor) -> float:
     """A lower bound of the decoder's l2 Lipschitz constant: the largest spectral norm of its
     Jacobian at z (n, k).
 
-    A bound by Theorem 3 with this constant is no guarantee.
+    A bound by Theorem 3 with this constant is not a guarantee.
     """
 
     def one(point: Tensor) -> Tensor:

@@ -321,6 +321,6 @@ def spread(values: Any, *, sample: bool = False) -> Spread:
     one less)."""
     known = np.asarray(values, dtype=np.float64).ravel()
     if not known.size:
-        raise SettingError("there is no mean of no values")
+        raise SettingError("cannot take the mean of an empty list of values")
     sd = float(known.std(ddof=int(sample))) if known.size > 1 or not sample else float("nan")
     return Spread(float(known.mean()), sd)

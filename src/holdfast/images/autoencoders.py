@@ -262,7 +262,7 @@ class ImageCoder(StoredSettings):
         """The trained network, or an error that says what to do."""
         if not hasattr(self, "net_"):
             raise SettingError(
-                f"this {type(self).__name__} knows no images yet; call .fit(images) first"
+                f"this {type(self).__name__} has not been fitted; call .fit(images) first"
             )
         return self.net_
 

@@ -99,7 +99,7 @@ class ImageClassifier(Settings, ABC):
         """The model, once there is one."""
         if not hasattr(self, "model_"):
             raise SettingError(
-                f"this {type(self).__name__} knows no images yet; call .fit(images, labels) first"
+                f"this {type(self).__name__} has not been fitted; call .fit(images, labels) first"
             )
         return self.model_
 

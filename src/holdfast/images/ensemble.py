@@ -58,7 +58,7 @@ def pooled(logits: Tensor) -> Tensor:
 
 
 def member_logits(model: ImageModel, x: Tensor) -> Tensor:
-    """(M, n, k) logits of the members of a model in eval_mode; one that is no ensemble has
+    """(M, n, k) logits of the members of a model in eval_mode; one that is not an ensemble has
     itself."""
     return model.module.each(x) if isinstance(model.module, Pool) else model(x)[None]
 

@@ -190,7 +190,7 @@ class ImageExplainer(Settings, ABC):
         if not len(rows):
             return ImageFound(x_cf, iterations, 0, out_of_time)
         found = self.search(problem[rows])
-        # A search that overflowed has no answer; inf, NaN and values out of bounds are no image.
+        # A search that overflowed has no answer: inf, NaN or values out of bounds are not an image.
         is_image = ((found.x >= 0) & (found.x <= 1)).flatten(1).all(1)
         may_change = per_row(is_image, found.x) & problem.free[rows]
         x_cf[rows] = torch.where(may_change, found.x, problem.x[rows])
@@ -210,7 +210,7 @@ class ImageExplainer(Settings, ABC):
                 f"min_probability must lie between 0 and 1, got {self.min_probability}"
             )
         if self.needs_data and not self.is_fitted:
-            raise SettingError(f"{name} looks at data; call .fit(model, images, labels) first")
+            raise SettingError(f"{name} needs data; call .fit(model, images, labels) first")
         self.check(model)
 
     def _goal(

@@ -197,7 +197,7 @@ class GreedyPixels(ImageExplainer):
             priority = push.abs().masked_fill(shut, 0.0)
         if self.shortcut and self.pixels == 1 and self.momentum_applies_to == "sign":
             push = self._skip(slots, g, push, priority, over, limit)
-        # NaN is no priority
+        # NaN is not a priority
         stuck = ~over & (~(priority.amax(1) > 0) | (slots.count >= self.max_iter))
         moves = ~over & ~stuck
         rows = torch.arange(len(g))

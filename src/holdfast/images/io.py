@@ -111,10 +111,12 @@ def _loaded(path: Path, how: Callable[[Any], Read]) -> Read:
     try:
         return how(np.load(path, allow_pickle=False))
     except Exception as error:  # whatever a file that is not what it claims to be leads to
-        # numpy advises to allow pickles, which run code: that is no advice for a file of unknown
+        # NumPy advises allowing pickles, which run code: that is bad advice for a file of unknown
         # make.
         plain = (
-            "it holds Python objects or is no such file" if "pickle" in str(error) else str(error)
+            "it holds Python objects or is not such a file"
+            if "pickle" in str(error)
+            else str(error)
         )
         raise FileError(f"cannot read {str(path)!r}: {plain}") from None
 

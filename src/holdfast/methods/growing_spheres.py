@@ -1,9 +1,9 @@
-"""Growing Spheres: sample in a ball that shrinks while it holds enemies, then in rings that grow
-until one does.
+"""Growing Spheres: sample in a ball that shrinks until it holds no row of the wanted outcome, then
+in rings that grow until one does.
 
-No gradients: any model will do. `variant="carla"` neither shrinks nor sparsifies, uses rings of
-fixed width, and draws yes-or-no columns and categories anew rather than moving them, as that
-benchmark does.
+Any model will do, as no gradients are needed. `variant="carla"` neither shrinks nor sparsifies,
+uses rings of fixed width, and draws yes-or-no columns and categories anew rather than moving them,
+as that benchmark does.
 
 Directions are uniform on the sphere of the columns that are not fixed, radii uniform in the ring.
 Both are drawn once and shared by all rows: which directions a row is tried in depends on the seed

@@ -174,7 +174,7 @@ class Model(ABC):
         their encoding."""
 
     def refuse_missing(self, table: pd.DataFrame) -> None:
-        """Raise a `SchemaError` if numbers of the table are missing where the model takes none."""
+        """Raise a `SchemaError` if numbers are missing where the model cannot take that."""
         for name, why in self.rejects_missing.items():
             missing = table[name].isna().to_numpy() if name in table else np.zeros(0, dtype=bool)
             if missing.any():
@@ -184,7 +184,9 @@ class Model(ABC):
                     f"{first})"
                 )
                 fix = "fill them in, drop those rows, or put an imputer before the model"
-                raise SchemaError(f"{where}, and the model takes none there: {why}; {fix}")
+                raise SchemaError(
+                    f"{where}, and the model does not take missing values there: {why}; {fix}"
+                )
 
     def vjp(self, x: Tensor) -> tuple[Tensor, Pullback]:
         """Scores, and the function from weights on the scores to gradients by the rows."""

@@ -262,7 +262,7 @@ class FeatureDensity:
 
     def _fitted(self) -> Gaussians:
         if not hasattr(self, "gaussians_"):
-            raise SettingError("this density knows no data yet; call .fit(X, y) first")
+            raise SettingError("this density has not been fitted; call .fit(X, y) first")
         return self.gaussians_
 
 

@@ -30,7 +30,7 @@ class RowView:
 
     schema: Schema
     inputs: Inputs
-    # columns of numbers in which the model takes no missing ones
+    # columns of numbers in which the model does not take missing values
     never_missing: frozenset[str] = frozenset()
 
     @cached_property
@@ -139,8 +139,7 @@ class WrappedModel:
         return scores + torch.tensor(offset, dtype=scores.dtype) if any(offset) else scores
 
     def rejects_missing(self, missing: bool | None) -> dict[str, str]:
-        """The columns of numbers that may be missing by the schema, where the model takes none, and
-        why.
+        """The columns in which the schema allows missing numbers and the model does not, and why.
 
         Args:
             missing: does it take missing numbers? None: an estimator is tried, a function does not.

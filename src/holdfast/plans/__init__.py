@@ -1,2 +1,2 @@
-"""Plans that hold: from a fitted model to what each person can change, what it costs, and how sure
-it is that the model's next version keeps the word."""
+"""Plans that hold: from a fitted model to what each person can change, what it costs, and how
+surely the model's next version accepts it."""

@@ -258,7 +258,7 @@ def named(model: Model, X: pd.DataFrame, y: Outcomes) -> Outcomes:
 
 
 def assumed(model: Model, recipe: Recipe) -> str:
-    """What is taken for granted of how a model was made; '' if it says so itself."""
+    """What is assumed about how a model was trained; '' if the model says it itself."""
     if recipe.estimator is not None:
         return ""
     loop = (

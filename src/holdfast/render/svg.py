@@ -100,7 +100,7 @@ class Drawing:
 
 
 def one_line(words: str) -> str:
-    """Without line breaks and characters that are not letters: XML knows no control characters."""
+    """Without line breaks and characters that are not letters: XML has no control characters."""
     return " ".join("".join(c if c.isprintable() else " " for c in words).split())
 
 

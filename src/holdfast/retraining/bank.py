@@ -202,7 +202,7 @@ class ModelBank:
         Args:
             models: one or several, all with the same classes and the same encoding.
             family: what the bank calls them.
-            schema, classes: as for `Model.of`, for those that are no `Model` yet.
+            schema, classes: as for `Model.of`, for those that are not a `Model` yet.
 
         >>> import holdfast as hf
         >>> data = hf.datasets.moons().take(range(200))

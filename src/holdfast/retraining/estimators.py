@@ -71,7 +71,7 @@ class EstimatorFit:
         numbers = list(range(len(self.classes)))
         by_name = (outcome.to_numpy(), names)
         by_number = (class_numbers(outcome, names).numpy(), numbers)
-        # Some libraries know no names, only the numbers 0 .. k - 1, and numbers come in any order
+        # Some libraries take no names, only the numbers 0 .. k - 1, and numbers come in any order
         # of the names.
         unsorted = all(isinstance(name, str) for name in names) and names != sorted(names)
         numbered = unsorted or type_name(core(self.estimator)).startswith("xgboost.")
@@ -118,8 +118,8 @@ class EstimatorFit:
         names = list(self.classes)
         if not hasattr(clone, "classes_"):
             raise ModelError(
-                f"the estimator ({name_of(clone)}) learns no classes; it is neither classifier "
-                "nor regressor"
+                f"the estimator ({name_of(clone)}) learns no classes; it is neither a classifier "
+                "nor a regressor"
             )
         learnt = [plain(c) for c in clone.classes_]
         called = [names[learns.index(c)] if c in learns else c for c in learnt]

@@ -139,7 +139,7 @@ class ModelGroup:
         return ModelGroup(family or self.family, networks, estimators, origins, self.spread)
 
     def judges(self) -> Sequence[Model]:
-        """The models that are no stack of networks, to judge rows of a table by."""
+        """The models that are not a stack of networks, to judge rows of a table by."""
         return (
             self.estimators.judges()
             if isinstance(self.estimators, FittedEstimators)

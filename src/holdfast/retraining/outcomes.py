@@ -16,8 +16,8 @@ ClassNames = Sequence[Label] | npt.NDArray[Any]  # in the order of the scores
 
 
 def outcomes(X: pd.DataFrame, y: Outcomes) -> "pd.Series[Any]":
-    """The outcomes as a column beside the rows, matched by position; an index in another order is
-    no accident."""
+    """The outcomes as a column beside the rows, matched by position; the same index in another
+    order is an error, as it means that rows and outcomes do not belong together."""
     if not isinstance(y, pd.Series):
         values = np.asarray(y)
         if values.ndim != 1:
@@ -66,7 +66,7 @@ def numbers(X: pd.DataFrame, y: "pd.Series[Any]") -> Tensor:
     bad = int((~np.isfinite(values)).sum())
     if bad:
         raise SettingError(
-            f"a regression needs numbers for outcomes, and {bad} are none; leave those rows out"
+            f"outcomes of a regression must be numbers, and {bad} are not; leave those rows out"
         )
     return torch.tensor(values)
 

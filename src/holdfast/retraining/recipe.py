@@ -299,7 +299,7 @@ class Recipe(RobustLoop):
         except OSError as error:
             raise FileError(f"cannot read {str(path)!r}: {error}") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise FileError(f"{str(path)!r} is no TOML: {error}") from None
+            raise FileError(f"{str(path)!r} is not TOML: {error}") from None
         return cls.from_dict(content)
 
     def widened(self, factor: float) -> "Recipe":

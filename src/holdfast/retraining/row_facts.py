@@ -26,10 +26,10 @@ TIME_BLOCKS = 24  # of rows that are drawn together, at least, where rows have a
 class RowFacts:
     """What is known of the rows of a table beside their features.
 
-    A name is that of a column, which the schema need not have: then it is no feature.
+    A name is that of a column. If the schema does not have it, it is not a feature.
     """
 
-    table: pd.DataFrame  # without the columns that are no features
+    table: pd.DataFrame  # without the columns that are not features
     periods: Tensor | None
     blocks: Tensor | None
     weight: Tensor | None
@@ -69,7 +69,7 @@ def _column(X: pd.DataFrame, what: str, given: str | ArrayLike | None) -> ArrayL
         return given
     if given not in X.columns:
         raise SettingError(
-            f"the table has no column {given!r} of {what}; {did_you_mean(given, X.columns)}"
+            f"the table has no column {given!r} for {what}; {did_you_mean(given, X.columns)}"
         )
     return X[given].to_numpy()
 
@@ -86,13 +86,11 @@ def groups_of(groups: ArrayLike, n: int) -> Tensor:
     missing = int(values.isna().sum())
     if missing:
         raise SettingError(
-            f"{missing} rows belong to no group (missing values); give each a group of its own"
+            f"{missing} rows have no group (missing values); give each a group of its own"
         )
     number = torch.tensor(pd.factorize(values)[0])
     if int(number.max()) < 1:
-        raise SettingError(
-            "all rows are of one group; to draw groups again there must be at least two"
-        )
+        raise SettingError("all rows are in one group; drawing groups again needs at least two")
     return number
 
 
@@ -147,7 +145,7 @@ def periods_of(time: ArrayLike, n: int) -> Tensor:
         place = np.searchsorted(np.sort(place)[[n // 4, n // 2, 3 * n // 4]], place, side="right")
         place = np.unique(place, return_inverse=True)[1]
     if not place.max() > 0:
-        raise SettingError("all rows are of one time; history needs at least two periods")
+        raise SettingError("all rows have the same time; history needs at least two periods")
     return torch.tensor(place)
 
 
@@ -160,15 +158,17 @@ def warnings_about(run: "BaseRun") -> tuple[str, ...]:
     codes = [pd.factorize(run.X[name])[0] for name in run.X.columns] + [pd.factorize(run.y)[0]]
     equal = many_equal_rows(np.stack(codes, 1))
     if equal:
-        what = f"{equal:.0%} of the training rows are equal to another one, more than chance makes"
+        what = f"{equal:.0%} of the training rows equal another one, more than chance explains"
         out.append(
             f"Beware: {what}; if rows belong together, such as those of one person, pass groups=."
         )
     times = [name for name in run.X.columns if pd.api.types.is_datetime64_any_dtype(run.X[name])]
     if times:
         what = (
-            f"the column {times[0]!r} holds times, and rows are drawn as if it did not matter "
-            "when they are from"
+            f"the column {times[0]!r} holds times, and rows are drawn as if their time did "
+            "not matter"
         )
-        out.append(f"Beware: {what}; pass time={times[0]!r} to draw rows of one time together.")
+        out.append(
+            f"Beware: {what}; pass time={times[0]!r} to draw rows of the same time together."
+        )
     return tuple(out)

@@ -49,10 +49,10 @@ class Feature:
         kind: "real", "integer", "boolean", "ordered" (levels with ranks), "category", or "date",
             which is always fixed.
         change: "free", "fixed", "up" (may only rise) or "down" (may only fall).
-        bounds: the lowest and the highest value of an answer.
-        levels: of a category, or of an ordered one from the lowest to the highest.
-        allowed: the levels that an answer may have; none: all of them.
-        missing: may a value be missing? An answer may leave it so or fill it in.
+        bounds: the lowest and highest value of an answer.
+        levels: of a category; of an ordered one, from lowest to highest.
+        allowed: the levels that an answer may have; empty: all of them.
+        missing: whether values may be missing. An answer may leave one missing or fill it in.
         step: answers are multiples of it; 0: any number.
         seen: the range of the data.
         center, scale: the encoded value is (value - center) / scale.
@@ -134,8 +134,8 @@ class Feature:
     def _check_date(self) -> None:
         if self.change != "fixed" or self.bounds != (-math.inf, math.inf):
             raise self._wrong(
-                "no answer changes a date; keep it 'fixed' and without bounds, or make a number "
-                "of it, such as the days since then"
+                "no answer changes a date; keep it 'fixed' and without bounds, or turn it into "
+                "a number, such as the days since then"
             )
 
     def _check_levels(self) -> None:
@@ -211,14 +211,14 @@ class Feature:
 
     @cached_property
     def storage(self) -> np.dtype[Any]:
-        """The numpy dtype in which the table holds the numbers."""
+        """The NumPy dtype in which the table holds the numbers."""
         if self.kind not in ("real", "integer"):
             return np.dtype(np.float64)
         try:
             dtype: Any = pd.api.types.pandas_dtype(self.dtype or "float64")
         except TypeError:
             raise SchemaError(
-                f"feature {self.name!r}: pandas knows no dtype {self.dtype!r}"
+                f"feature {self.name!r}: pandas does not know the dtype {self.dtype!r}"
             ) from None
         dtype = getattr(dtype, "numpy_dtype", dtype)  # of nullable and Arrow columns
         plain = isinstance(dtype, np.dtype) and cast(Any, dtype).kind in "iuf"
@@ -235,7 +235,7 @@ class Feature:
 
     @property
     def rounds(self) -> bool:
-        """Does the table hold its numbers with fewer digits than they are calculated with?"""
+        """Does the table hold fewer digits than the calculation uses?"""
         return not self.grid and self.storage.kind == "f" and self.storage != np.float64
 
     def neighbors(self, values: Array) -> tuple[Array, Array]:
@@ -254,7 +254,7 @@ class Feature:
 
     @cached_property
     def holds(self) -> tuple[float, float]:
-        """The lowest and the highest number the column can hold at all: 0 to 1, ranks, what fits
+        """The lowest and highest number the column can hold at all: 0 to 1, ranks, what fits
         into an int8."""
         if self.kind == "boolean":
             return 0.0, 1.0

@@ -65,7 +65,7 @@ def inferred(
         raise SchemaError(f"scaling must be 'standard', 'minmax' or 'none', got {scaling!r}")
     for name in ("integers", "categories"):  # read once: they may be generators
         settings[name] = _names(settings.get(name, ()))
-    # whatever is said of columns must be about columns of this table
+    # every setting must name columns of this table
     change = _changes(settings)
     for group in (change, *(settings.get(name, ()) for name in OF_COLUMNS)):
         for name in _names(group):
@@ -79,7 +79,7 @@ def inferred(
 
 
 def _changes(settings: InferSettings) -> dict[str, Change]:
-    """How columns may change, as far as it is said."""
+    """How columns may change, where the settings say so."""
     change: dict[str, Change] = {}
     for word in ("fixed", "up", "down"):
         for name in _names(settings.get(word, ())):
@@ -98,7 +98,7 @@ def _feature(
     settings: InferSettings,
     scaling: str,
 ) -> Feature:
-    """One column, by what it holds and what the settings say of it."""
+    """One column: what it holds, and what the settings say about it."""
     ordered = settings.get("ordered", {})
     is_integer = name in settings.get("integers", ())
     is_category = name in settings.get("categories", ())

@@ -75,7 +75,7 @@ class Schema:
         # No tensor can be compared with a larger one.
         if most >= 2**63:
             raise SchemaError(
-                "max_changes is more than 2**63, which cannot be counted; 0 is no limit"
+                "max_changes is more than 2**63, which cannot be counted; 0 means no limit"
             )
         twice = repeated(self.names)
         if twice:
@@ -147,7 +147,7 @@ class Schema:
     def change(self, **changes: Mapping[str, Any]) -> "Schema":
         """A copy with other fields for some features: `schema.change(age={"change": "fixed"})`."""
         for name, entry in changes.items():
-            self[name]  # raises an error where there is no such feature
+            self[name]  # raises an error if there is no such feature
             toml.check_fields(name, entry)
         return replace(
             self, features=tuple(replace(f, **changes.get(f.name, {})) for f in self.features)
@@ -322,7 +322,7 @@ class Schema:
 
     def _all_floats(self, frame: pd.DataFrame) -> bool:
         """Nothing but real numbers in double precision: such tables are read and written in one
-        go."""
+        step."""
         return all(f.kind == "real" for f in self.features) and bool(
             (frame.dtypes == np.float64).all()
         )
@@ -342,7 +342,7 @@ class Schema:
 
     @cached_property
     def _encodings(self) -> dict[torch.dtype, Encoding]:
-        """Those that have been asked for so far."""
+        """Those that have been requested so far."""
         return {}
 
     def feasible(self, x: Tensor) -> FeasibleSet:

@@ -75,7 +75,7 @@ def limits(schema: Schema, before: Array) -> tuple[Array, Array]:
     fixed = np.array([f.change == "fixed" for f in schema.features])
     up = np.array([f.change == "up" for f in schema.features])
     down = np.array([f.change == "down" for f in schema.features])
-    # What is missing is no limit: fmax and fmin pass it over.
+    # A missing value is not a limit: fmax and fmin skip it.
     low = np.where(fixed, before, np.where(up, np.fmax(low, before), low))
     return low, np.where(fixed, before, np.where(down, np.fmin(high, before), high))
 

@@ -359,7 +359,7 @@ def test_models_that_only_answer_when_asked() -> None:
 
 def test_errors_name_the_thing() -> None:
     model, parts, refused = networks()
-    with pytest.raises(hf.HoldfastError, match="looks at data"):
+    with pytest.raises(hf.HoldfastError, match="needs data"):
         hf.SurvivalSearch().explain(model, refused, "yes")
     with pytest.raises(hf.HoldfastError, match="at least 2 models"):
         hf.SurvivalSearch(parts.guide[:1]).explain(model, refused, "yes")

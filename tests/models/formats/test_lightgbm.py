@@ -60,7 +60,7 @@ def test_lightgbm_files_predict_the_same_to_the_bit(tmp_path: Path) -> None:
         (r"right_child=-?\d+", "right_child=0", "child"),
         (r"split_feature=\d+", "split_feature=99", "column"),
         (r"split_feature=\d+", "split_feature=-1", "column"),
-        (r"split_feature=\d+", "split_feature=x", "no number"),
+        (r"split_feature=\d+", "split_feature=x", "not a number"),
         (r"decision_type=\d+", "decision_type=99", "decision type"),
         (r"decision_type=\d+", "decision_type=3", "splits by category"),
         (r"num_leaves=\d+", "num_leaves=99", "expected 98|numbers in"),

@@ -1,4 +1,4 @@
-"""The options that all commands have which learn from a table, declared once."""
+"""The options of all commands that learn from a table, declared once."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -21,14 +21,14 @@ OF_HISTORY = ("history", "plot")
 
 @dataclass(frozen=True, kw_only=True)
 class Given:
-    """What such a command is given: the rows to learn from, and where its files go."""
+    """What such a command gets: the rows to learn from, and where its files go."""
 
     table: Path = TABLE
     target: str = TARGET
     schema: Path | None = SCHEMA
     fixed: list[str] | None = FIXED
     test: float = TEST
-    # the options of the command's own stand here
+    # the command's own options go here
     settings: list[str] | None = SETTINGS
     seed: int = SEED
     out: Path
@@ -42,7 +42,7 @@ class Given:
         return assigned(of_its_own, self.settings)
 
     def check(self) -> None:
-        """Raise an error about the first that cannot work, before the work."""
+        """Raise an error about the first file that cannot be written, before the work."""
         check_share(self.test)
         check_ending(self.out, (".safetensors",), "a model's")
         check_writable(self.out, self.recipe, self.history, self.plot)
@@ -57,7 +57,7 @@ def learns_from_table(
 
     Args:
         out: where the model goes if nothing else is said.
-        has_history: is there something to say about every epoch?
+        has_history: whether there is something to report about every epoch.
     """
 
     def command(function: Callable[..., None]) -> Callable[..., None]:

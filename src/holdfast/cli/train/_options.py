@@ -8,7 +8,7 @@ from holdfast.errors import SettingError
 from holdfast.registry import split_setting
 
 EPOCHS = option("method", "N", "Training epochs.")
-HIDDEN = option("method", "LIST", "Widths of the layers, as 64,32.")
+HIDDEN = option("method", "LIST", "Widths of the layers, such as 64,32.")
 
 
 def out_file(default: str) -> Any:
@@ -22,8 +22,7 @@ def assigned(options: dict[str, Any], settings: Sequence[str] | None) -> list[st
     for name, _ in map(split_setting, settings or ()):
         if name in given:
             raise SettingError(
-                f"{name} is given twice, by an option of its own and by --set; leave one of them "
-                "out"
+                f"{name} is given twice, by its own option and by --set; leave one of them out"
             )
     return [*(f"{name}={value}" for name, value in given.items()), *(settings or ())]
 

@@ -23,7 +23,7 @@ def images(
     seed: int = SEED,
     out: Path = out_file(str(OUT)),
     progress: bool = option(
-        "output", None, "Line per epoch, also without a terminal.", False, "--progress"
+        "output", None, "Print a line per epoch, even without a terminal.", False, "--progress"
     ),
     quiet: bool = QUIET,
 ) -> None:

@@ -53,7 +53,7 @@ class Shift(FrozenSettings):
         norm: "linf", or "l2" for the length of each row's shift.
         categories: "none" leaves one-hot columns as they are; "clamp" shifts them like numbers;
             "softmax" also passes them through a softmax, as the authors' code does even where there
-            is no shift.
+            is not a shift.
         ascend: follow the gradient; False draws the shift anew each time (the paper's random
             ablation).
         scope: "all" retrains the whole model, "head" only what follows the encoder, as the authors'

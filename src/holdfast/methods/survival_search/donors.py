@@ -1,7 +1,7 @@
 """People who take over all they can from the data rows that retrained models are surest of.
 
 Where nearly all models must agree, growing one change after the other may stop short of the few
-places that are sure enough: between them and the person lie rows that are no better. Those data
+places that are sure enough: between them and the person lie rows that are not better. Those data
 rows which the mean margin of the models leads by the most deviations are tried instead, as near to
 them as the person can come.
 """

@@ -58,14 +58,14 @@ class SurvivalSearch(Explainer):
         subject to         min( g(z), mean_m g_m(z) - c sd_m g_m(z) ) > 0,   z reachable from x
 
     Args:
-        bank: the guide: retrained models of the family that is to be certified, best 40 or more.
-            They may not certify the answers. Left out, `fit` retrains the model on the data that it
-            is given.
+        bank: the guide: retrained models, ideally 40 or more, of the family that the certificate
+            will be about. The guide may not judge the answers that it led to. Default: `fit`
+            retrains the model on the data that it is given.
         safety: c, how many standard deviations the mean margin must be ahead; see `calibrate`.
             Several values give one answer for each: what more certainty costs.
-        norm: what small means: 1, 2, a name such as "linf", or a `Distance`; of models without
-            gradients 0 or 1.
-        models: how many models `fit` makes where there is no bank.
+        norm: what "small" means: 1, 2, a name such as "linf", or a `Distance`; for models without
+            gradients, 0 or 1.
+        models: how many models `fit` makes if there is no bank.
         steps, bisections: as in `MinCost`, for models with gradients.
         beam, depth, thresholds: as in `TreeSearch`, for models without gradients; people who have
             no answer at that depth may change three times as many features.

@@ -10,7 +10,7 @@ from holdfast.methods.tree_search.moves import CellMoves, PersonalMoves, repaire
 from holdfast.methods.tree_search.single_changes import SingleChanges, Tried
 
 PASSES = 20  # exchanges at most
-LAST = 1 << 40  # rank of what is no candidate
+LAST = 1 << 40  # rank of what is not a candidate
 
 
 def grow(changes: SingleChanges, best: BestMoves, beam: int, depth: int, further: int = 0) -> None:
@@ -163,7 +163,7 @@ def _widest(
     people = torch.arange(r)[:, None]
     feature = moves.feature[move]
     replaced = taken[people, state, feature]
-    # Two ways to the same candidate have the same sum of codes: the later one is no candidate.
+    # Two ways to the same candidate have the same sum of codes: the later one does not count.
     code = _code(taken).sum(-1).gather(1, state) + _code(move) - _code(replaced)
     in_order, place = code.sort(dim=1, stable=True)
     again = torch.zeros_like(rank, dtype=torch.bool)

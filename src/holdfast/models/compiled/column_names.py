@@ -23,7 +23,7 @@ def _first(model: Any) -> Any:
 
 
 def trained_on(model: Any) -> list[str] | None:
-    """The names of its columns, in its order; None if it knows none."""
+    """The names of its columns, in its order; None if it does not know them."""
     if isinstance(model, Boosted | BoostedNumbers):
         return booster_names(model.booster)
     names = getattr(_first(model), "feature_names_in_", None)

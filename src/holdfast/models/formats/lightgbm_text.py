@@ -142,7 +142,7 @@ def parse(data: bytes) -> dict[str, Any]:
     try:
         text = data.decode().replace("\r\n", "\n")
     except UnicodeDecodeError:
-        raise FileError(f"{FILE} is no text") from None
+        raise FileError(f"{FILE} is not text") from None
     head, mark, rest = text.partition("\nTree=")
     body, end, tail = rest.partition("\nend of trees")
     if not mark or not end:
@@ -241,7 +241,7 @@ def _numbers(lines: dict[str, str], key: str, count: int | None) -> Any:
     try:
         values = [int(w) for w in words] if key in INTEGERS else [float(w) for w in words]
     except ValueError:
-        raise FileError(f"a tree of {FILE} has something that is no number in {key!r}") from None
+        raise FileError(f"a tree of {FILE} has something that is not a number in {key!r}") from None
     return integers(values, key) if key in INTEGERS else finite(values, key)
 
 
@@ -329,7 +329,7 @@ def _categories(tail: str) -> list[list[Any]] | None:
         if not isinstance(one, list) or not all(
             isinstance(v, str | int | float) for v in cast(list[Any], one)
         ):
-            raise FileError(f"{FILE} has pandas categories that are no lists of values")
+            raise FileError(f"{FILE} has pandas categories that are not lists of values")
     return None if value is None else lists
 
 

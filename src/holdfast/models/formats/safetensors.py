@@ -82,13 +82,13 @@ def read_header(path: Path) -> tuple[dict[str, str], Places]:
             )
         header = parse_json(file.read(length), "the header")
     if not isinstance(header, dict):
-        raise FileError("the header is no object")
+        raise FileError("the header is not an object")
     entries = cast(dict[str, Any], header)
     metadata: Any = entries.pop("__metadata__", None) or {}
     if not isinstance(metadata, dict) or not all(
         isinstance(v, str) for v in cast(dict[str, Any], metadata).values()
     ):
-        raise FileError("the metadata of the header are no strings")
+        raise FileError("the metadata in the header are not strings")
     try:
         tensors, end = _placed(entries, 8 + length)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -110,7 +110,7 @@ def _placed(entries: dict[str, Any], start: int) -> tuple[Places, int]:
         shape = [*entry["shape"]]
         begin, end = entry["data_offsets"]
         if not all(type(n) is int and n >= 0 for n in (begin, end, *shape)):
-            raise ValueError(f"tensor {name!r} has a size that is no integer")
+            raise ValueError(f"tensor {name!r} has a size that is not an integer")
         if start + begin != at or end - begin != math.prod(shape) * dtype.itemsize:
             raise ValueError(
                 f"tensor {name!r} has another number of bytes than its shape says, or in another "
@@ -190,7 +190,7 @@ def metadata_of(path: str | os.PathLike[str]) -> dict[str, str]:
 
 
 def write(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, object]) -> None:
-    """A file of tensors and strings, which runs no code when it is loaded; what is no string is
+    """A file of tensors and strings, which runs no code when it is loaded; what is not a string is
     written as JSON."""
     try:
         strings = {
@@ -198,5 +198,5 @@ def write(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str
             for key, value in metadata.items()
         }
         untyped("safetensors.torch").save_file(dict(tensors), path, metadata=strings)
-    except Exception as error:  # safetensors has an error of its own, which is no OSError
+    except Exception as error:  # safetensors has an error of its own, which is not an OSError
         raise FileError(f"cannot write {str(path)!r}: {error}") from None

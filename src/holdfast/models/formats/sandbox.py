@@ -1,5 +1,5 @@
 """Load a file in a child process first: if that crashes, never ends or takes too much memory, the
-file is refused here.
+file is refused.
 
 For formats that a library's compiled code reads: skops, XGBoost and LightGBM. The child gets the
 bytes on its standard input, loads them as they will be loaded here, and lets the model predict two

@@ -27,10 +27,10 @@ def integers(values: Any, what: str) -> np.ndarray[Any, np.dtype[np.int64]]:
             return np.zeros(0, np.int64)
         too_large = out.dtype.kind == "u" and out.max() > np.iinfo(np.int64).max
         if out.dtype.kind not in "iub" or out.ndim != 1 or too_large:
-            raise FileError(f"{what} is no list of integers")
+            raise FileError(f"{what} is not a list of integers")
         return out.astype(np.int64)
     except (ValueError, OverflowError, TypeError):
-        raise FileError(f"{what} is no list of integers") from None
+        raise FileError(f"{what} is not a list of integers") from None
 
 
 def finite(values: Any, what: str) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -38,9 +38,9 @@ def finite(values: Any, what: str) -> np.ndarray[Any, np.dtype[np.float64]]:
     try:
         out = np.asarray(values, np.float64)
     except (ValueError, OverflowError, TypeError):
-        raise FileError(f"{what} is no list of numbers") from None
+        raise FileError(f"{what} is not a list of numbers") from None
     if out.ndim != 1 or not np.isfinite(out).all():
-        raise FileError(f"{what} is no list of finite numbers")
+        raise FileError(f"{what} is not a list of finite numbers")
     return out
 
 

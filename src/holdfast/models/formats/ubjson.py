@@ -91,7 +91,7 @@ class _Reader:
     def length(self) -> int:
         kind = self.letter()
         if kind not in "iUIlL":
-            raise FileError("the UBJSON file has a length that is no integer")
+            raise FileError("the UBJSON file has a length that is not an integer")
         return int(self.numbers(kind, 1)[0])
 
     def step(self, size: int) -> bytes:

@@ -108,7 +108,7 @@ def _learner(learner: Entry) -> Entry:
         goal = {"name": "multi:softprob", "softmax_multiclass_param": {"num_class": str(classes)}}
     attributes: Any = learner.get("attributes", {})
     if not all(isinstance(v, str) for v in attributes.values()):
-        raise FileError(f"{FILE} has attributes that are no strings")
+        raise FileError(f"{FILE} has attributes that are not strings")
     return {
         "attributes": attributes,
         "learner_model_param": params,
@@ -235,7 +235,7 @@ def _cats(cats: Entry, columns: int) -> Entry:
         raise FileError(f"{FILE} has another number of categories than it says")
     for size, first in zip(sizes, segments.tolist(), strict=False):
         if sorted(order[first : first + size].tolist()) != list(range(size)):
-            raise FileError(f"{FILE} has categories in an order that is none")
+            raise FileError(f"{FILE} has categories whose order does not match")
     return {"enc": kept, "feature_segments": segments.tolist(), "sorted_idx": order.tolist()}
 
 

@@ -278,7 +278,7 @@ def search_counterfactuals(
             else LatentPosition(part, domain, autoencoder)
         )
         tracker = NascentTracker(part, place, out.nascent.view(-1, d), how.epsilon)
-        # rounding to one level is no small step
+        # rounding to one level is not a small step
         if wide and bound.known and domain.encoding is None:
             tracker.begin(position.rows())
         _search(

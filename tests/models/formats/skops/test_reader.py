@@ -57,7 +57,7 @@ def test_numbers_of_objects_that_only_look_different_are_refused() -> None:
     """1, 1.0 and true are one key of a dict, so skops would take one object for another."""
     data = saved("LogisticRegression()")[1]
     for number in (1.0, True, "1"):
-        with pytest.raises(FileError, match="no integer"):
+        with pytest.raises(FileError, match="not an integer"):
             own.check_file(
                 crafted(data, lambda schema, _, number=number: schema.update(__id__=number))
             )

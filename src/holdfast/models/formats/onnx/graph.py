@@ -300,7 +300,7 @@ def tensor(entry: dict[str, Any]) -> Tensor | Strings:
         try:
             values = np.array(entry[short], form)
         except OverflowError:
-            raise FileError(f"constant {name!r} holds a number that is no {word}") from None
+            raise FileError(f"constant {name!r} holds a number that is not a {word}") from None
     if len(values) != size:
         raise FileError(f"constant {name!r} has shape {dims}, but {len(values):,} numbers")
     return torch.tensor(values.astype(values.dtype.newbyteorder("="))).reshape(dims)

@@ -79,7 +79,7 @@ class Interpreter(nn.Module):
         out = values[self.output]
         out = out.numbers() if isinstance(out, Gaps) else out
         if not isinstance(out, Tensor):
-            raise FileError(f"output {self.output!r} of the graph is no tensor of numbers")
+            raise FileError(f"output {self.output!r} of the graph is not a tensor of numbers")
         return out
 
     def extra_repr(self) -> str:

@@ -32,7 +32,7 @@ def numbers(node: Node, given: Tensor | None, name: str) -> list[int] | None:
     if given is None:
         return list(node.integers(name)) if name in node.attributes else None
     if given.is_floating_point() or given.ndim > 1 or given.numel() > 16:
-        raise unsupported(node, f"{name} are no integers")
+        raise unsupported(node, f"{name} are not integers")
     return [int(v) for v in cast(list[Any], cast(Any, given).reshape(-1).tolist())]
 
 

@@ -87,7 +87,7 @@ def converted(node: Node, x: Tensor) -> Tensor:
 
 def matmul(node: Node, a: Tensor, b: Tensor) -> Tensor:
     if not (a.ndim >= 1 and b.ndim >= 1):
-        raise unsupported(node, "takes no single numbers")
+        raise unsupported(node, "does not take single numbers")
     batch = together(a.shape[:-2], b.shape[:-2])
     room(node, *batch, a.shape[-2] if a.ndim > 1 else 1, b.shape[-1] if b.ndim > 1 else 1)
     return a @ b
@@ -262,7 +262,7 @@ def constant_of_shape(node: Node, shape: Tensor) -> Tensor:
     room(node, *sizes)
     value = node.attributes.get("value", torch.zeros(1))
     if not (isinstance(value, Tensor) and value.numel() == 1):
-        raise unsupported(node, "the value is no single number")
+        raise unsupported(node, "the value is not a single number")
     return value.reshape(()).expand(sizes).clone()
 
 

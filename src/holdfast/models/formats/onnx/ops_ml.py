@@ -141,7 +141,7 @@ def pick_columns(node: Node, x: Tensor | LevelColumns, index: Tensor) -> Tensor 
         inside(at, 0, len(x.columns), f"operator {node.op}: a column")
         return LevelColumns(tuple(x.columns[i] for i in at))
     if not x.ndim >= 1:
-        raise unsupported(node, "takes no single number")
+        raise unsupported(node, "does not take a single number")
     x = x[None] if x.ndim == 1 else x
     inside(at, 0, x.shape[-1], f"operator {node.op}: a column")
     room(node, *x.shape[:-1], len(at))

@@ -105,7 +105,7 @@ class _MessageReader:
             try:
                 self.keep(out, known, "string", self.data[start:end].decode(), kind)
             except UnicodeDecodeError:
-                raise FileError(f"{kind.name}.{known.name} is no string") from None
+                raise FileError(f"{kind.name}.{known.name} is not a string") from None
         elif not known.many:
             raise FileError(f"{kind.name}.{known.name} should be one number")
         elif known.type == "int":

@@ -183,9 +183,8 @@ def _check_columns(graph: Graph, schema: Schema) -> None:
         return
     for name in (slot.name for slot in graph.inputs):
         if name not in names:
-            raise FileError(
-                f"the graph has an input {name!r}, which is no column; {did_you_mean(name, names)}"
-            )
+            hint = did_you_mean(name, names)
+            raise FileError(f"the graph has an input {name!r}, which is not a column; {hint}")
     for slot in graph.inputs:
         if not (slot.element != "unknown" and _width(slot) in (None, 1)):
             raise FileError(f"input {slot.name!r} of the graph does not take one column")

@@ -118,8 +118,7 @@ _SIDE_BY_SIDE = Node("Concat", 13, (), (), {"axis": 1})
 
 
 def no_gaps(inner: Interpreter, schema: Schema) -> dict[str, str]:
-    """The columns of numbers that may be missing by the schema, where the graph takes none, and
-    why."""
+    """The columns in which the schema allows missing numbers and the graph does not, and why."""
     gaps = [f.name for f in schema.features if f.has_gaps]
     out = dict[str, str]()
     for name in gaps:

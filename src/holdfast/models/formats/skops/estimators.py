@@ -162,7 +162,7 @@ def _check_levels(part: Any, known: Any) -> None:
     """Numbers are looked up by halves, so that they must be in order; and so are strings that read
     like numbers."""
     if shape_of(known) != (len(known),):
-        raise misfit(part, "levels that are no list")
+        raise misfit(part, "levels that are not a list")
     values: list[Any] = known.tolist()
     while values and (values[-1] is None or values[-1] != values[-1]):
         values.pop()  # missing ones come last

@@ -54,7 +54,7 @@ def check_file(data: bytes) -> dict[str, Any]:
 
 def _schema(entries: dict[str, bytes]) -> dict[str, Any]:
     if "schema.json" not in entries:
-        raise FileError("the zip file has no schema.json, so it is no skops file")
+        raise FileError("the zip file has no schema.json, so it is not a skops file")
     schema = parse_json(entries["schema.json"], "schema.json")
     if not isinstance(schema, dict):
         raise FileError("schema.json holds no object")
@@ -86,7 +86,7 @@ def _check_twins(schema: dict[str, Any], files: dict[str, bytes]) -> None:
         # 1, 1.0 and true would be one number to skops
         if number is not None and type(number) is not int:
             raise FileError(
-                f"schema.json has an object of the number {number!r}, which is no integer"
+                f"schema.json has an object of the number {number!r}, which is not an integer"
             )
         if number is not None and not _alike(seen.setdefault(number, entry), entry, files):
             raise FileError(f"schema.json has two different objects of the number {number}")
@@ -199,7 +199,7 @@ def made(data: bytes, *, trust: bool = False) -> Any:
         check_estimator(estimator)  # before anything of it is called
     if not hasattr(estimator, "predict"):
         raise FileError(
-            f"the skops file holds a {type(estimator).__name__}, which is no estimator that "
+            f"the skops file holds a {type(estimator).__name__}, which is not an estimator that "
             "predicts"
         )
     return estimator
