@@ -7,7 +7,7 @@ PIP    := $(BIN)/pip --disable-pip-version-check
 PAPERS := $(patsubst experiments/%/notes.md,%,$(wildcard experiments/*/notes.md))
 
 .PHONY: demo test lint types layers docs serve-docs examples tests lowest wheel format bench reproduce
-.PHONY: $(PAPERS:%=reproduce-%) clean
+.PHONY: $(PAPERS:%=reproduce-%) reproduce-check clean
 
 demo: $(VENV)/.run
 	$(BIN)/holdfast demo
@@ -74,12 +74,16 @@ bench: $(VENV)/.dev
 	for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 # The papers again (`make reproduce-black2022`), or all of them; each goes on where it was stopped. Needs HOLDFAST_DATA,
-# writes to experiments/results/. On two cores black2022 and krishna2024 take half an hour, altmeyer2025 an hour, guo2023
-# (most of it for the loans) and hoeltgen2021 some hours.
+# writes to experiments/cells/ and experiments/results/, on one core. `python -m experiments run --list` says what is
+# there and how long the rest takes, `python -m experiments run --minutes 60` makes the most important of it.
 reproduce: $(PAPERS:%=reproduce-%)
 
 $(PAPERS:%=reproduce-%): reproduce-%: $(VENV)/.dev
 	$(BIN)/python -m experiments $*
+
+# One cheap cell of each paper again; fails if its digits are not those that are kept. Needs HOLDFAST_DATA.
+reproduce-check: $(VENV)/.dev
+	$(BIN)/python -m experiments check
 
 $(VENV)/.run: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

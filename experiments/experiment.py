@@ -2,19 +2,15 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, Generic, TypeVar
 
-from experiments import PAPERS
-from experiments.cells import Cells
-from holdfast._core.checks import did_you_mean
-from holdfast.errors import SettingError
+from experiments.paper import Pictures
+from experiments.parts import Parts
 
 Setting = TypeVar("Setting")
 Task = TypeVar("Task")
 Figures = dict[str, Any]  # what was measured on one dataset, as its JSON file has it
 Results = Sequence[Figures]  # the files of a paper, in the order of its settings
-Pictures = Mapping[str, Callable[[], Any]]  # file name -> draws a chart, or the bytes of the file
 
 
 @dataclass(frozen=True)
@@ -27,7 +23,7 @@ class Run(Generic[Setting, Task]):
     models: int
     rows: int | None  # None: all
     seed: int
-    cells: Cells
+    parts: Parts
 
 
 @dataclass(frozen=True)
@@ -43,11 +39,11 @@ class Experiment(Generic[Setting, Task]):
         quick: the dataset of a quick run.
         quick_models: how many it has.
         prepare: dataset, seed -> the rows to learn from and to ask about.
-        measure: the figures of one dataset; everything that takes long is a cell of the run.
+        measure: the figures of one dataset; everything that takes long is a part of the run.
         page: the lines of the page between its heading and the notes.
         pictures: those of the page, by file name; they are drawn when called.
         full: datasets of a full run; () for all.
-        workers: processes that make cells side by side.
+        workers: processes that make parts side by side.
     """
 
     name: str
@@ -62,10 +58,3 @@ class Experiment(Generic[Setting, Task]):
     pictures: Callable[[Results], Pictures]
     full: tuple[str, ...] = ()
     workers: int = 1
-
-
-def load_experiment(paper: str) -> Experiment[Any, Any]:
-    """The experiments of a paper, by its citation."""
-    if paper not in PAPERS:
-        raise SettingError(f"unknown paper {paper!r}; {did_you_mean(paper, PAPERS)}")
-    return import_module(f"experiments.{paper}.experiment").EXPERIMENT

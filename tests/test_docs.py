@@ -10,6 +10,7 @@ from experiments.altmeyer2025 import page as altmeyer2025
 from experiments.black2022 import page as black2022
 from experiments.guo2023 import page as guo2023
 from experiments.krishna2024 import claims as krishna2024_claims
+from support.committed import committed_results
 
 ROOT = Path(__file__).parent.parent
 REPRODUCTIONS = (ROOT / "docs/reproductions/index.md").read_text(encoding="utf-8")
@@ -65,10 +66,7 @@ def test_the_speed_tables_are_what_was_measured(file: str) -> None:
 
 
 def test_the_table_of_what_holds_is_what_was_measured() -> None:
-    results = [
-        json.loads(path.read_text())
-        for path in (ROOT / "experiments/results/black2022").glob("*.json")
-    ]
+    results = list(committed_results("black2022").values())
     for name, row in black2022.means(results).items():
         figures = [
             f"{row['LOO']:.4f}",
@@ -80,10 +78,8 @@ def test_the_table_of_what_holds_is_what_was_measured() -> None:
 
 
 def test_the_table_of_what_shifts_break_is_what_was_measured() -> None:
-    results = {
-        name: json.loads((ROOT / f"experiments/results/guo2023/{name}.json").read_text())
-        for name in ("sba_loan", "german_credit", "student")
-    }
+    found = committed_results("guo2023")
+    results = {name: found[name] for name in ("sba_loan", "german_credit", "student")}
     rows = {  # as the page names them: as the results do, and as the paper does
         "RoCourseNet (ours)": ("RoCourseNet", None),
         "RoCourseNet (ours), without the attack": ("CounterNet, trained as ours", None),
@@ -108,20 +104,14 @@ def test_the_table_of_what_shifts_break_is_what_was_measured() -> None:
 
 
 def test_the_table_of_claims_is_what_was_measured() -> None:
-    results = [
-        json.loads(path.read_text())
-        for path in (ROOT / "experiments/results/krishna2024").glob("*.json")
-    ]
+    results = list(committed_results("krishna2024").values())
     assert len(results) == 4
     for claim, share in krishna2024_claims.tally(results).items():
         assert table_row([claim, share]) in REPRODUCTIONS
 
 
 def test_the_table_of_taught_networks_is_what_was_measured() -> None:
-    results = [
-        json.loads(path.read_text())
-        for path in (ROOT / "experiments/results/altmeyer2025").glob("*.json")
-    ]
+    results = list(committed_results("altmeyer2025").values())
     assert len(results) == 9
     for r in results:
         row = altmeyer2025.brief(r)

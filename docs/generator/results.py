@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-EXPERIMENTS = ROOT / "experiments/results"
 BENCHMARKS = ROOT / "benchmarks/results"
 
 MODELS = {
@@ -28,7 +27,14 @@ def _json(path: Path) -> Any:
 
 
 def _all(paper: str) -> list[Any]:
-    return [_json(path) for path in sorted((EXPERIMENTS / paper).glob("*.json"))]
+    from experiments.whole import committed
+
+    return sorted(committed(paper), key=lambda result: result["dataset"])
+
+
+def _of(paper: str, datasets: Iterable[str]) -> list[Any]:
+    by_dataset = {result["dataset"]: result for result in _all(paper)}
+    return [by_dataset[name] for name in datasets]
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -66,10 +72,7 @@ def guo2023() -> str:
     """Robust validity and proximity on the three real datasets."""
     from experiments.guo2023.page import brief
 
-    results = [
-        _json(EXPERIMENTS / f"guo2023/{name}.json")
-        for name in ("sba_loan", "german_credit", "student")
-    ]
+    results = _of("guo2023", ("sba_loan", "german_credit", "student"))
     head = [
         "robust validity / proximity (reported)",
         "Loans, 16 years",
@@ -108,10 +111,7 @@ def altmeyer2025() -> str:
         "taiwan_credit",
     ]
     order += ["give_me_some_credit", "mnist"]
-    return _table(
-        head,
-        (brief(_json(EXPERIMENTS / f"altmeyer2025/{name}.json")) for name in order),
-    )
+    return _table(head, (brief(result) for result in _of("altmeyer2025", order)))
 
 
 def hoeltgen2021() -> str:

@@ -19,8 +19,8 @@ from experiments.altmeyer2025.findings import checked
 from experiments.altmeyer2025.page import COLUMNS, page
 from experiments.altmeyer2025.pictures import pictures, stored
 from experiments.altmeyer2025.reported import ACCURACY, EARLIER, LATER
-from experiments.cells import Arrays, Job
 from experiments.experiment import Experiment, Figures, Run
+from experiments.parts import Arrays, Job
 from experiments.tables import known, plain
 
 ROUNDS = 20  # for each seed
@@ -54,7 +54,7 @@ def measure(run: Run[setup.Setting, setup.Task]) -> Figures:
         )
     if name == "overlapping":
         jobs.append(("theory", partial(grid.linear_theory, task, seed), None))
-    found = run.cells.together(jobs)
+    found = run.parts.together(jobs)
     cell = joined([found[main] for main in mains])
     histories = zip(setup.LABELS, cell["history"], strict=True)
     result = {

@@ -13,7 +13,7 @@ import torch
 import holdfast as hf
 from experiments.altmeyer2025 import setup
 from experiments.altmeyer2025.compare import compare
-from experiments.cells import Arrays, Job
+from experiments.parts import Arrays, Job
 
 SEEDS = 3
 ROUNDS = 10

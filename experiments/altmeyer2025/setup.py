@@ -12,8 +12,8 @@ from torch import Tensor
 import holdfast as hf
 from experiments.altmeyer2025.compare import ATTACKS, compare
 from experiments.altmeyer2025.comparison import FREE, HELD
-from experiments.cells import Arrays
 from experiments.data import Split, load_table
+from experiments.parts import Arrays
 from holdfast import datasets
 from holdfast.training.counterfactual.settings import Variants
 

@@ -19,8 +19,8 @@ import holdfast as hf
 from experiments.black2022 import setup
 from experiments.black2022.page import page, pictures
 from experiments.black2022.reported import R2, REPORTED
-from experiments.cells import Arrays
 from experiments.experiment import Experiment, Figures, Run
+from experiments.parts import Arrays
 from experiments.tables import mean_sd
 
 MODELS_PER_CELL = 25
@@ -43,8 +43,8 @@ def measure(run: Run[setup.Setting, setup.Task]) -> Figures:
         "pool": setup.POOL,
     }
     cells = replace(
-        run.cells,
-        settings={**vars(setting), **common, "recipe": recipe.to_dict(), **run.cells.settings},
+        run.parts,
+        settings={**vars(setting), **common, "recipe": recipe.to_dict(), **run.parts.settings},
     )
 
     def retrained(wanted: range, family: str, seed: int) -> hf.ModelBank:

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 import holdfast as hf
-from experiments.cells import Arrays
 from experiments.experiment import Figures, Run
 from experiments.guo2023 import setup
 from experiments.guo2023.reported import E_STEPS, T_STEPS
+from experiments.parts import Arrays
 from experiments.tables import mean_sd
 from holdfast.evaluation.shift_attack import validity_under_shift
 from holdfast.methods.amortized._joint_loop import JointStack
@@ -56,7 +56,7 @@ class Study:
         def make() -> Arrays:
             return setup.trained(how, setup.prepare(self.run.dataset, used), seeds, self.run.seed)
 
-        return setup.figures(self.run.cells.arrays("curve", make, [how.get_params(), used, seeds]))
+        return setup.figures(self.run.parts.arrays("curve", make, [how.get_params(), used, seeds]))
 
     @property
     def trained_alike(self) -> list[tuple[str, JointSettings]]:
@@ -105,7 +105,7 @@ def _attacks(study: Study) -> list[Line]:
             }
 
         about = [how.get_params(), [repr(plan) for plan in plans], ATTACKED_ROWS]
-        held = study.run.cells.arrays(f"attack {label}", make, about)
+        held = study.run.parts.arrays(f"attack {label}", make, about)
         for categories in ("softmax", "none"):
             for kind, value, _ in plans:
                 mean, sd = mean_sd(held[f"{kind} {categories} {value}"])
@@ -176,7 +176,7 @@ def _trade_off(study: Study) -> list[Line]:
     some += [("ROAR-LIME", lam, lambda lam=lam: hf.ROAR.lime(lam=lam)) for lam in LAM]
     some += [("RBR", e, lambda e=e: hf.RBR(e_op=e, e_pe=e)) for e in RADII]
     for label, value, make in some:
-        cell = study.run.cells.arrays(
+        cell = study.run.parts.arrays(
             f"trade-off {label}",
             lambda label=label, make=make: setup.searched(
                 label, make, study.base_how, study.base, study.run.task, 1, FEW

@@ -15,12 +15,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from experiments.cells import Arrays
 from experiments.experiment import Experiment, Figures, Run
 from experiments.guo2023 import setup
 from experiments.guo2023.curves import Study, all_curves
 from experiments.guo2023.page import page, pictures
 from experiments.guo2023.reported import reported
+from experiments.parts import Arrays
 from experiments.tables import mean_sd
 from holdfast.methods.amortized._joint_settings import JointSettings
 
@@ -31,7 +31,7 @@ def measure(run: Run[setup.Setting, setup.Task]) -> Figures:
     task = run.task
     seed = run.seed
     repeats = min(run.models, setting.repeats)
-    cells = replace(run.cells, settings=run.cells.settings | {"repeats": repeats})
+    cells = replace(run.parts, settings=run.parts.settings | {"repeats": repeats})
     base_how = replace(setting.how, l2=0.0, l3=0.0, loss="entropy", smooth_labels=True)
 
     def joint(label: str, how: JointSettings) -> Arrays:

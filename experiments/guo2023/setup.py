@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 import holdfast as hf
-from experiments.cells import Arrays
 from experiments.data import load_table
 from experiments.experiment import Figures
+from experiments.parts import Arrays
 from experiments.tables import mean_sd, plain
 from holdfast._core.checks import untyped
 from holdfast.datasets import Dataset

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import holdfast as hf
-from experiments.cells import Arrays
+from experiments.parts import Arrays
 
 Array = NDArray[Any]
 # of a value, and of a number of steps

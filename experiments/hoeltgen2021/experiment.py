@@ -10,7 +10,6 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
-from experiments.cells import Job
 from experiments.experiment import Experiment, Figures, Run
 from experiments.hoeltgen2021 import setup
 from experiments.hoeltgen2021.checks import kept
@@ -18,6 +17,7 @@ from experiments.hoeltgen2021.outcomes import findings
 from experiments.hoeltgen2021.page import page
 from experiments.hoeltgen2021.pictures import pictures
 from experiments.hoeltgen2021.study import Study
+from experiments.parts import Job
 from experiments.tables import known
 
 
@@ -27,7 +27,7 @@ def measure(run: Run[setup.Setting, setup.Task]) -> Figures:
     name = run.dataset
     sets = run.models
     seed = run.seed
-    made = run.cells.together
+    made = run.parts.together
     images = min(run.rows or run.setting.images, run.setting.images)
     setting = replace(run.setting, common=tuple(i for i in run.setting.common if i < images))
 

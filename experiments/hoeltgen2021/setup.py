@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import holdfast as hf
-from experiments.cells import Arrays
 from experiments.hoeltgen2021.anogan import AnoGAN, anogan_score
 from experiments.hoeltgen2021.checks import again
 from experiments.hoeltgen2021.reported import METHODS, PAIRS_3, STEP_LIMITS, TABLE_5
 from experiments.hoeltgen2021.wgan import WGAN
+from experiments.parts import Arrays
 from holdfast import datasets as data
 from holdfast._core.checks import untyped
 from holdfast.images.model import as_images

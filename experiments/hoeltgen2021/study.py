@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from experiments.cells import Arrays
 from experiments.experiment import Figures
 from experiments.hoeltgen2021 import setup
 from experiments.hoeltgen2021.checks import Counts, promises
@@ -22,6 +21,7 @@ from experiments.hoeltgen2021.outcomes import (
 )
 from experiments.hoeltgen2021.pictures import FAILED, stored
 from experiments.hoeltgen2021.reported import METHODS, TABLE_5
+from experiments.parts import Arrays
 from experiments.tables import known
 
 ORIGINALS = "originals"

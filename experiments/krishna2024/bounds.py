@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 import holdfast as hf
-from experiments.cells import Arrays
 from experiments.data import Split
 from experiments.krishna2024.setup import LAM, SCORE, hardened, latent_space, methods
+from experiments.parts import Arrays
 from holdfast.distances import l2
 from holdfast.evaluation import bounds as theory
 from holdfast.methods.cchvae import Trace, retrace

@@ -8,10 +8,10 @@ import pandas as pd
 import torch
 
 import holdfast as hf
-from experiments.cells import Arrays
 from experiments.data import Split
 from experiments.krishna2024.neighbourhood import granted_nearby, nearby_rows
 from experiments.krishna2024.setup import hardened, latent_space, methods
+from experiments.parts import Arrays
 from holdfast.training.adversarial import EPSILONS
 
 # standard deviation: a variance of 0.01

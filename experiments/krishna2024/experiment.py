@@ -10,7 +10,6 @@ plain model does not give it.
 from functools import partial
 from typing import Any
 
-from experiments.cells import Arrays, Job
 from experiments.data import Split
 from experiments.experiment import Experiment, Figures, Run
 from experiments.krishna2024.bounds import (
@@ -27,6 +26,7 @@ from experiments.krishna2024.claims import verdicts
 from experiments.krishna2024.curves import curves, neighbourhood, sweep
 from experiments.krishna2024.page import page, pictures
 from experiments.krishna2024.setup import KINDS, SETTINGS, Setting, methods, prepare
+from experiments.parts import Arrays, Job
 from experiments.tables import plain
 from holdfast.training.adversarial import EPSILONS
 
@@ -55,7 +55,7 @@ def measure(run: Run[Setting, Split]) -> Figures:
         ("neighbourhood", partial(neighbourhood, task, epochs, seed), epochs),
         ("linear bounds", partial(linear_bounds, task, seed), None),
     ]
-    found = run.cells.together(jobs)
+    found = run.parts.together(jobs)
     shown = {"linear": found["linear bounds"], "NTK": found["ntk bounds"]}
     result = {
         "title": run.setting.title,

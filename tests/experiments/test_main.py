@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from experiments import PAPERS
+from experiments.paper import load_paper
+from experiments.runner import Ran
 from support.terminal import reproduce
 
 ROOT = Path(__file__).parents[2]
@@ -17,16 +19,15 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("words", "place"),
     [
-        ((), "."),
-        (("--models", "100", "--seed", "0", "--dataset", "heloc"), "."),
         (("--models", "20"), "partial"),
         (("--rows", "5"), "partial"),
         (("--seed", "1"), "partial"),
+        (("--dataset", "heloc"), "partial"),
         (("--quick",), "quick"),
         (("--quick", "--seed", "1", "--models", "3"), "quick"),
     ],
 )
-def test_a_part_does_not_overwrite_full_results(
+def test_a_part_has_a_place_of_its_own(
     monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], place: str
 ) -> None:
     places = list[Path]()
@@ -40,10 +41,58 @@ def test_a_part_does_not_overwrite_full_results(
     assert places == [Path("results") / place]
 
 
+def test_a_whole_paper_is_made_of_its_cells(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked = list[str]()
+
+    def noted(cells: Any, *_: Any, **__: Any) -> None:
+        asked.extend(cell.paper for cell in cells)
+
+    monkeypatch.setattr("experiments.runner.run", noted)
+    ran = reproduce("krishna2024", "--out", tmp_path)
+    assert ran.code == 0, ran
+    assert set(asked) == {"krishna2024"}
+    assert (tmp_path / "krishna2024/README.md").read_text() in ran.out
+
+
+def test_the_list_says_what_there_is_and_makes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("experiments.runner.run", lambda *_: pytest.fail("something was made"))
+    ran = reproduce("run", "--list", "--paper", "krishna2024")
+    assert ran.code == 0, ran
+    there, *_, last = ran.out.splitlines()
+    assert there.startswith("there    krishna2024/german_credit/check/0  20")
+    assert "cells are there" in last
+
+
+def test_a_cell_that_fails_is_named_and_so_is_what_is_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    paper = load_paper("krishna2024")
+    one, two, *rest = paper.cells()
+    ran = Ran([], [one], [(two, "ValueError: no")], rest)
+    monkeypatch.setattr("experiments.runner.run", lambda *_, **__: ran)
+    said = reproduce("run", "--minutes", "1")
+    assert said.code == 1
+    assert f"{two.name} failed: ValueError: no" in said.err
+    assert f"{one.name} is begun" in said.err
+    assert f"0 cells were made; {len(rest)} wait" in said.out
+
+
+@pytest.mark.parametrize("found", [[], ["krishna2024/german_credit/check/0: x was 1, is 2"]])
+def test_the_check_fails_where_digits_differ(
+    monkeypatch: pytest.MonkeyPatch, found: list[str]
+) -> None:
+    monkeypatch.setattr("experiments.runner.differences", lambda *_: found)
+    ran = reproduce("check", "--paper", "krishna2024")
+    assert ran.code == len(found)
+    assert ran.err.splitlines() == found
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("black2023",), "did you mean 'black2022'"),
+        (("black2023",), "Did you mean 'black2022'"),
         (("black2022", "--dataset", "helock"), "did you mean 'heloc'"),
         (("black2022", "--models", "0"), "--models"),
         (("black2022", "--models", "101"), "models must be 1 to 100"),
@@ -70,7 +119,8 @@ def test_help_lists_the_papers_at_once() -> None:
     assert ran.returncode == 0, ran.stderr
     words = " ".join(ran.stdout.split())
     for paper in PAPERS:
-        assert f"{paper}: {import_module(f'experiments.{paper}').__doc__}" in words
+        assert paper in words
+        assert str(import_module(f"experiments.{paper}").__doc__).split(",")[0] in words
 
 
 def test_a_quick_run_has_the_papers_quick_dataset(monkeypatch: pytest.MonkeyPatch) -> None:

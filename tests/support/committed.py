@@ -1,14 +1,13 @@
 """The results of the papers as they are committed."""
 
-import json
 from pathlib import Path
 from typing import Any
+
+from experiments.whole import committed
 
 RESULTS = Path(__file__).parents[2] / "experiments/results"
 
 
 def committed_results(paper: str) -> dict[str, Any]:
-    """dataset -> its file"""
-    return {
-        path.stem: json.loads(path.read_text()) for path in sorted((RESULTS / paper).glob("*.json"))
-    }
+    """dataset -> its figures"""
+    return {result["dataset"]: result for result in committed(paper)}

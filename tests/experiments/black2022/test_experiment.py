@@ -16,14 +16,14 @@ from experiments.black2022 import experiment, setup
 from experiments.black2022.experiment import EXPERIMENT, measure, on_rows, r_squared, summary
 from experiments.black2022.page import means
 from experiments.black2022.setup import FAMILIES, SETTINGS, STARTS, Task, clipped_methods
-from experiments.cells import Cells
 from experiments.experiment import Run
+from experiments.parts import Parts
 from experiments.run import reproduce
 from support.committed import committed_results
 
 
-class Keys(Cells):
-    """Cells that make nothing but note their files."""
+class Keys(Parts):
+    """Parts that make nothing but note their files."""
 
     def arrays(self, name: str, make: Any, about: Any = None) -> Any:
         KEYS[name] = self.path(name, about).name

@@ -1,4 +1,4 @@
-"""Cells survive a kill, and are others with other contents."""
+"""Parts survive a kill, and are others with other contents."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.cells import Cells, Job
+from experiments.parts import Job, OutOfTime, Parts
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}  # `experiments` is not installed
@@ -21,8 +21,8 @@ SLOW_CELLS = """
 import sys, time
 from pathlib import Path
 import numpy as np
-from experiments.cells import Cells
-cells = Cells(Path(sys.argv[1]), {"a": 1})
+from experiments.parts import Parts
+cells = Parts(Path(sys.argv[1]), {"a": 1})
 for i in range(6):
     def make():
         Path(sys.argv[1], f"made-{i}").open("a").write("x")
@@ -42,7 +42,7 @@ def test_kill_9_loses_at_most_the_current_cell(tmp_path: Path) -> None:
     subprocess.run([*command, "quick"], check=True, env=ENVIRONMENT)
     made = {i: (tmp_path / f"made-{i}").read_text() for i in range(6)}
     assert made == {0: "x", 1: "x", 2: "x", 3: "xx", 4: "x", 5: "x"}
-    again = Cells(tmp_path, {"a": 1}).arrays("cell 2", lambda: pytest.fail("the cell is there"))
+    again = Parts(tmp_path, {"a": 1}).arrays("cell 2", lambda: pytest.fail("the cell is there"))
     assert again["value"].tolist() == [0, 1, 2]
     assert float(again["seconds"]) >= 0.05
 
@@ -51,7 +51,7 @@ SLOW_WORKERS = """
 import os, sys, time
 from functools import partial
 from pathlib import Path
-from experiments.cells import Cells
+from experiments.parts import Parts
 
 def make(path):
     path.write_text(str(os.getpid()))
@@ -59,7 +59,7 @@ def make(path):
 
 if __name__ == "__main__":
     jobs = [(f"cell {i}", partial(make, Path(sys.argv[1], f"pid-{i}")), None) for i in range(2)]
-    Cells(Path(sys.argv[1]), {}, workers=2).together(jobs)
+    Parts(Path(sys.argv[1]), {}, workers=2).together(jobs)
 """
 
 
@@ -100,10 +100,10 @@ def test_other_settings_are_other_cells_and_half_a_file_is_none(tmp_path: Path) 
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Cells(tmp_path, {}).arrays("x", fail)
+        Parts(tmp_path, {}).arrays("x", fail)
     assert not list(tmp_path.iterdir())
-    one = Cells(tmp_path, {"rows": 1}).arrays("x", lambda: {"n": np.array(1)})
-    two = Cells(tmp_path, {"rows": 2}).arrays("x", lambda: {"n": np.array(2)})
+    one = Parts(tmp_path, {"rows": 1}).arrays("x", lambda: {"n": np.array(1)})
+    two = Parts(tmp_path, {"rows": 2}).arrays("x", lambda: {"n": np.array(2)})
     assert (int(one["n"]), int(two["n"])) == (1, 2)
     assert len(list(tmp_path.glob("*.npz"))) == 2
 
@@ -111,7 +111,7 @@ def test_other_settings_are_other_cells_and_half_a_file_is_none(tmp_path: Path) 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_cells_can_be_made_in_processes_of_their_own(workers: int, tmp_path: Path) -> None:
     reported = list[str]()
-    cells = Cells(tmp_path, {}, reported.append, workers)
+    cells = Parts(tmp_path, {}, reported.append, workers)
     names = ["cell 0", "cell 1", "cell 2/3"]
     jobs: list[Job] = [(name, partial(dict, n=np.array(i)), None) for i, name in enumerate(names)]
     made = cells.together(jobs)
@@ -126,8 +126,8 @@ def test_cells_can_be_made_in_processes_of_their_own(workers: int, tmp_path: Pat
 def test_seconds_are_those_of_the_cells_that_were_asked_for(tmp_path: Path) -> None:
     """Whenever they were made; cells with one name are added up, and each counts once."""
     for part in (1, 2):
-        Cells(tmp_path, {}).arrays("curve", lambda: time.sleep(0.1) or {}, part)
-    cells = Cells(tmp_path, {})
+        Parts(tmp_path, {}).arrays("curve", lambda: time.sleep(0.1) or {}, part)
+    cells = Parts(tmp_path, {})
     assert cells.seconds() == {}
     for part in (1, 2, 1):
         cells.arrays("curve", lambda: pytest.fail("the cell is there"), part)
@@ -138,9 +138,27 @@ def test_seconds_are_those_of_the_cells_that_were_asked_for(tmp_path: Path) -> N
 
 
 def test_what_a_cell_is_about_makes_it_another(tmp_path: Path) -> None:
-    cells = Cells(tmp_path, {"a": 1})
+    cells = Parts(tmp_path, {"a": 1})
     one = cells.arrays("x", lambda: {"n": np.array(1)}, {"steps": 1})
     two = cells.arrays("x", lambda: {"n": np.array(2)}, {"steps": 2})
     assert (int(one["n"]), int(two["n"])) == (1, 2)
     again = cells.arrays("x", lambda: pytest.fail("the cell is there"), {"steps": 1})
     assert int(again["n"]) == 1
+
+
+def test_a_part_that_was_cut_short_is_set_aside_and_made_again(tmp_path: Path) -> None:
+    parts = Parts(tmp_path, {})
+    parts.arrays("x", lambda: {"n": np.arange(100)})
+    path = parts.path("x")
+    path.write_bytes(path.read_bytes()[:50])
+    again = parts.arrays("x", lambda: {"n": np.array(2)})
+    assert int(again["n"]) == 2
+    assert [p.name for p in tmp_path.glob("*.broken")] == [f"{path.name}.broken"]
+
+
+def test_no_part_is_begun_after_the_end_and_those_there_are_read(tmp_path: Path) -> None:
+    Parts(tmp_path, {}).arrays("x", lambda: {"n": np.array(1)})
+    late = Parts(tmp_path, {}, until=0.0)
+    assert int(late.arrays("x", lambda: pytest.fail("the part is there"))["n"]) == 1
+    with pytest.raises(OutOfTime):
+        late.arrays("y", lambda: pytest.fail("too late"))
