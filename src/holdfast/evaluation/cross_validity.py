@@ -61,8 +61,8 @@ def cross_validity(
         bank: models of all subsets, one family each, of the same names: see
             `ModelBank.from_tables`. The models that were asked may be among them; other models that
             guided a search may not.
-        attempts: count best attempts that the asked model refuses as answers, as published tables
-            do.
+        attempts: count best attempts, which the asked model refuses, like answers, as published
+            tables do.
         progress: show a bar on stderr.
 
     Returns:

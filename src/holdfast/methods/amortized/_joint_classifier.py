@@ -109,8 +109,7 @@ class JointClassifier(JointSettings):
 
     def predict(self, X: Table) -> np.ndarray[Any, Any]:
         """(n,) classes."""
-        best = self.predict_proba(X).argmax(1)  # first: it raises an error if nothing has been
-        learnt
+        best = self.predict_proba(X).argmax(1)  # first: an error if nothing has been learnt
         return self.classes_[best]
 
     def score(self, X: Table, y: Outcomes, sample_weight: Any = None) -> float:

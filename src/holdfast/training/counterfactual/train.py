@@ -247,7 +247,7 @@ def _train_kind(
     )
     origins = run.origins(variation)
     if shared.kind != "plain":
-        # Settings that a plain network does not use make no other network of the same seed.
+        # These settings, which a plain network does not use, make another network of the same seed.
         searched = (
             shared.kind,
             search.generator,
