@@ -115,8 +115,8 @@ def measure(run: Run[setup.Setting, setup.Task]) -> Figures:
 
 
 def about_methods(setting: setup.Setting) -> dict[str, Any]:
-    """Every method with all its settings, but without its bank: the settings of all cells tell how
-    that is made."""
+    """Every method with all its settings, but without its bank; the settings of all cells say how
+    the bank is made."""
     makes = setup.methods(setting, lambda: None) | setup.clipped_methods(setting)
     made = {label: cast(Any, make()) for label, make in makes.items()}
     return {label: [repr(method), asdict(method)] for label, method in made.items()}
@@ -232,13 +232,13 @@ def cost(answers: Arrays) -> Array:
 
 
 def lost(kept: Array) -> Array:
-    """(M, n) kept -> the share that each model invalidates; nothing if there is no answer."""
+    """(M, n) kept -> the share that each model invalidates; nothing without answers."""
     return 1 - kept.mean(1) if kept.shape[1] else np.zeros(0)
 
 
 def r_squared(costs: dict[str, Array], rates: dict[str, Array], labels: list[str]) -> float:
-    """Of a line through (cost, invalidation) of every answer of these methods; 0 if there is no
-    such line."""
+    """R squared of a line through (cost, invalidation) of every answer of these methods; 0 without
+    such a line."""
     x = np.concatenate([costs[label] for label in labels])
     y = np.concatenate([rates[label] for label in labels])
     if len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
