@@ -89,8 +89,8 @@ class Repeats:
     def measure(
         self, name: str, model: Model, method: Explainer, X: pd.DataFrame, seed: int
     ) -> pd.DataFrame:
-        """One line per repeat: how many of this model's counterfactuals are valid, and means over
-        these; its schema may differ from the one the repeats know."""
+        """One line per repeat: how many counterfactuals of this model, which may have another
+        schema than the repeats know it by, are valid, and means over those."""
         k = len(model.classes)
         keys, question = np.unique(self.rows[name] * k + self.target[:, None], return_inverse=True)
         # (J, rows) of q questions, (q,) classes

@@ -232,13 +232,13 @@ def cost(answers: Arrays) -> Array:
 
 
 def lost(kept: Array) -> Array:
-    """(M, n) kept -> the share that each model invalidates; nothing without answers."""
+    """(M, n) kept -> the share that each model invalidates; nothing if there is no answer."""
     return 1 - kept.mean(1) if kept.shape[1] else np.zeros(0)
 
 
 def r_squared(costs: dict[str, Array], rates: dict[str, Array], labels: list[str]) -> float:
-    """R squared of a line through (cost, invalidation) of every answer of these methods; 0 without
-    such a line."""
+    """Of a line through (cost, invalidation) of every answer of these methods; 0 if there is no
+    such line."""
     x = np.concatenate([costs[label] for label in labels])
     y = np.concatenate([rates[label] for label in labels])
     if len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:

@@ -133,8 +133,8 @@ def _center_and_scale(encoded: Tensor, train: Tensor, scaling: str) -> tuple[Ten
 
 
 def methods(setting: Setting, search_bank: Callable[[], hf.ModelBank | None]) -> Methods:
-    """The paper's eight, with its settings, and one that goes beyond it: the same search guided by
-    a small bank."""
+    """The paper's eight, with its settings; then what goes beyond it: the same search guided by a
+    small bank."""
     radius = setting.eps_max
     starts: Methods = {
         "Min l1": lambda: hf.MinCost(norm=1),

@@ -26,7 +26,7 @@ LOOSE = "L0, beyond 1e-4"
 
 @dataclass(frozen=True)
 class Outcome:
-    """A method's outcome: `ok` and every figure are (sets, pairs)."""
+    """What a method came to: `ok` and every figure are (sets, pairs)."""
 
     ok: Array
     figures: dict[str, Array]
@@ -50,8 +50,8 @@ class Outcome:
 
 
 def succeeded(codes: Array, iterations: Array, most: int | None) -> Array:
-    """As the paper counts: a goal met only after the last of `most` iterations is a failure, since
-    its loop does not look again; one met from the start is a success without a change."""
+    """As the paper counts: what is met only after the last of `most` iterations is a failure, since
+    its loop does not look again; what is met from the start is a success without a change."""
     found = codes != hf.Status.NOT_FOUND
     return (
         found if most is None else found & ((iterations < most) | (codes == hf.Status.ALREADY_MET))
@@ -65,8 +65,8 @@ def over_sets(values: Array, counted: Array) -> list[float | None]:
 
 
 def table(outcomes: Mapping[str, Outcome], *, conditioned: bool) -> dict[str, dict[str, Any]]:
-    """Rows as in Table 1: label -> figure -> [mean, standard deviation], and how many pairs they
-    include."""
+    """Rows as in Table 1: label -> figure -> [mean, standard deviation], and how many pairs went
+    into it."""
     common = np.logical_and.reduce([outcome.ok for outcome in outcomes.values()])
     out = dict[str, dict[str, Any]]()
     for label, outcome in outcomes.items():

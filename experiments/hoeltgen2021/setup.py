@@ -307,7 +307,7 @@ class Question:
 
 
 def questions(setting: Setting, sets: int, images: int) -> dict[str, Question]:
-    """What is asked, by the names of the cells: numbers of images and of test sets, and the tables
+    """What is asked, by the names of the cells: so many images of so many test sets, and the tables
     of settings."""
     out = dict[str, Question]()
     for k in range(sets):

@@ -205,7 +205,7 @@ class Study:
         ]
 
     def _pairs(self, common: dict[tuple[str, str], Outcome], kinds: dict[str, str]) -> Figures:
-        """Table 3: AGAN, L0 and L1 of some pairs; none if a method failed."""
+        """Table 3: AGAN, L0 and L1 of some pairs, none where a method failed."""
         out: dict[str, Any] = {
             "pairs": [[i, int(setup.prepare(self.kit.name).test_y[i]), t] for i, t in self._shown()]
         }

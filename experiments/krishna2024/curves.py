@@ -89,7 +89,7 @@ def neighbourhood(task: Split, epochs: int, seed: int) -> Arrays:
     """The neighbours of one row in the plane, and to which of them the network of each epsilon
     grants the other outcome.
 
-    The row is the first of those to which the most epsilons refuse it.
+    The row is the first that the most epsilons refuse it.
     """
     models = hardened(task, (2 * task.width,), epochs, 1, seed, epsilon=EPSILONS)
     row = int(refused(models, task.test_X).sum((0, 1)).argmax())

@@ -193,7 +193,7 @@ def theorem2(
 def theorem3(L: float, r_nr: Tensor, r_r: Tensor) -> TheoremBound:
     """For |x'_NR - x'_R|, and so for | |zeta_NR| - |zeta_R| |, before rounding. The answers are
     decoded from points within r_nr and r_r (n,) of one latent point; radii in l1 are at least those
-    in l2, so they are safe to use."""
+    in l2, so they are safe."""
     return TheoremBound.of(L * (r_nr + r_r))
 
 
@@ -308,7 +308,7 @@ def theorem4(
     own: Tensor, crossed: Tensor, robust: Tensor, length: Tensor, drift: Tensor | float
 ) -> Claim:
     """Whose answers are more surely valid, for linear models: own, crossed and robust are
-    f_NR(x'_NR), f_NR(x'_R) and f_R(x'_R), length is |x'_R|, (n,) each, and drift is the D of Lemma
+    f_NR(x'_NR), f_NR(x'_R) and f_R(x'_R), length is |x'_R|, (n,) each, and drift the D of Lemma
     1."""
     return Claim((crossed - own).abs() <= drift * length, own >= robust)
 

@@ -262,7 +262,7 @@ class CrossValidity:
         return as_json(self.to_dict(), path)
 
     def save(self, path: str | Path) -> None:
-        """Write the extension's format: .json has everything, for `load`; .csv what `table`
+        """Write the format of the extension: .json has everything, for `load`; .csv what `table`
         gives."""
         write_as(path, {".json": self.to_json, ".csv": lambda file: self.table().to_csv(file)})
 

@@ -186,7 +186,7 @@ class GreedyPixels(ImageExplainer):
         return ImageFound(out.view(n, *shape), iterations, passes, out_of_time)
 
     def step(self, slots: PixelSlots, g: Tensor, priority: Tensor, over: Tensor) -> Tensor:
-        """One step of every slot that is not finished; returns which slots have nothing left to
+        """One step of every slot that is not over; returns which slots have nothing left to
         change."""
         limit = LIMIT_OFF if self.limit is None else self.limit
         shut = (slots.steps >= limit) | slots.locked | ~slots.free

@@ -2,9 +2,9 @@
 stopped.
 
 Every file is a bank of some models (`retraining.store`), in a folder for what they learnt from and
-the versions of the libraries that made them. A model is known by its origin, whatever other models
-were asked for with it. A file is first written under another name, so it is there wholly or not at
-all; a damaged one is made again.
+the versions of the libraries that made them. A model is known by its origin, whatever it was asked
+for together with. A file is written under another name first, so it is there wholly or not at all;
+one that is damaged is made again.
 """
 
 import hashlib

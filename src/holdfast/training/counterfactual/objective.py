@@ -343,7 +343,7 @@ class ContrastTraining:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The derivative of L by raw outputs r, which is soft * softmax(r) + linear * r + constant.
 
-        For all rows that `split` puts one after the other: (M, N, 1), (M, N, K), (M, N, K).
+        For all rows that `split` puts one behind the other: (M, N, 1), (M, N, K), (M, N, K).
         """
         k = self.classes.count
         dtype = self.x.dtype

@@ -179,10 +179,10 @@ class NascentTracker:
     """Which rows (M, d, n) are within epsilon of where they began, x, and where each was when it
     last was.
 
-    A look at all rows costs as much as half a pass through a small network. So there is none while
-    no row can have left: while the largest distance seen, plus bounds of the steps since, is at
-    most epsilon. And a row is copied to its place (M, n) in `nascent` (N, d) when it leaves, not in
-    every step in which it is inside.
+    A look at all rows costs as much as half a pass through a small network. So rows are not looked
+    at while none can have left: while the largest distance seen, plus bounds of the steps since, is
+    at most epsilon. And a row is copied when it leaves, not in every step in which it is inside: to
+    its place (M, n) in `nascent` (N, d).
     """
 
     def __init__(self, x: Tensor, place: Tensor, nascent: Tensor, epsilon: float) -> None:
