@@ -30,7 +30,7 @@ TRAIN_E = 0.01, 0.05, 0.1, 0.2, 0.5
 L3 = (0.01, 0.03, 0.1, 0.3, 1.0)
 LAM = 0.1, 0.5, 1.0, 2.0
 RADII = 0.0, 0.5, 1.0
-SHARES = (0.02, 0.05, 0.1)  # and all rows, which the tables have
+SHARES = (0.02, 0.05, 0.1)  # and all of it, which the tables have
 FEW = 50  # rows of each test part for the trade-off of methods that search
 
 Line = dict[str, Any]
@@ -48,7 +48,7 @@ class Study:
     nets: dict[str, Arrays]
 
     def point(self, how: JointSettings, share: float | None = None) -> Figures:
-        """Networks trained on a share of the rows; None takes as many as the dataset's curves
+        """Networks trained on a share of the rows; None takes as many as the curves of the dataset
         have."""
         seeds = min(self.repeats, 3)
         used = self.run.setting.curve_share if share is None else share

@@ -1,14 +1,14 @@
 """Guo, Jia, Chen, Yadav and Xiao, "RoCourseNet", CIKM 2023: Tables 2, 3, 6 to 11 and the curves of
 Figures 3 to 6, 12.
 
-A dataset comes in k subsets (years, schools, the original and the corrected table). There is one
-network per subset; the answers of each are put before the networks of all others. Rows are encoded
-first and every column may change, as in the paper. All networks of a method train side by
-side.
+A dataset comes in k subsets (years, schools, the original and the corrected table). One network per
+subset; the answers of each are put before the networks of all others. Rows are encoded first and
+every column may change, as in the paper. Networks of a method train side by side, whatever their
+number.
 
-Methods with their own predictor (CounterNet, RoCourseNet) are judged by their predictors, all
-others by base networks with the same layers. On the small datasets everything is repeated with
-other seeds, because k = 2 says little.
+Methods that come with their own predictor (CounterNet, RoCourseNet) are judged by these, all others
+by base networks of the same layers. On the small datasets everything is repeated with other seeds,
+because k = 2 says little.
 """
 
 from dataclasses import replace

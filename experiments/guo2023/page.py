@@ -64,7 +64,7 @@ def page(results: Results) -> list[str]:
 
 
 def _table(results: Results, figure: str, *, free: bool) -> list[str]:
-    """One figure of every method on every dataset, and the paper's where numbers are as networks
+    """One figure of every method on every dataset; of the paper where numbers are as networks
     propose them."""
     rows = list[list[object]]()
     for label in dict.fromkeys(label for r in results for label in r["measured"]):

@@ -11,7 +11,7 @@ HOW = setup.SETTINGS[DATASET].how
 
 
 def check() -> Outcome:
-    """What share of each network's answers each network accepts, and what they cost."""
+    """Which share of the answers of each network each network accepts, and what they cost."""
     task = setup.prepare(DATASET)
     cell = setup.trained(HOW, task, 1, SEED)
     figures = {key: cell[key][0].tolist() for key in ("V", "V free", "cost", "cost free")}

@@ -10,7 +10,7 @@ KNOWN: dict[str, Any] = tomllib.loads(
     Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
 )
 
-# dataset -> method -> figure -> [mean, standard deviation], without what the paper leaves out
+# dataset -> method -> figure -> [mean, standard deviation]; what the paper leaves out is absent
 REPORTED: dict[str, dict[str, dict[str, list[float]]]] = {
     dataset: {m: {f: v for f, v in zip(FIGURES, row, strict=True) if v} for m, row in rows.items()}
     for dataset, rows in KNOWN["tables"].items()

@@ -26,8 +26,8 @@ from holdfast.nn.stack_derivatives import Weights
 from holdfast.schema.encoding import Encoding
 
 # Ours: the generator is told the class to reach and trains on answers as they are handed out, and
-# the attack retrains more gently. The other two are the paper's network; they treat categories in
-# the principled way and in the authors' way.
+# the attack retrains more gently. The other two are the paper's network, with the principled and
+# the authors' way with categories.
 OURS = "RoCourseNet"
 KEPT = "RoCourseNet, categories kept"
 AUTHORS = "RoCourseNet, authors' softmax"
@@ -52,12 +52,12 @@ class Setting:
     ours: dict[str, Any]
     attack: hf.Shift  # ours
     repeats: int  # seeds of each network
-    rows: int  # test rows of a subset for methods that search
+    rows: int  # test rows of a subset that methods which search are asked about
     rbr_rows: int
     vae_samples: int = 50
     vae_epochs: int | None = None
     generators: hf.Shift | None = None  # the attack on generators; None: ours
-    # of the training rows, if networks are trained for curves; 0 if none are
+    # of the training rows, where networks are trained for curves; 0: none are
     curve_share: float = 1.0
     # epochs of some networks trained under attack, where the paper's take long
     fewer: int | None = None
@@ -151,8 +151,8 @@ def subsets(name: str) -> dict[str, Dataset]:
 
 
 def prepare(name: str, share: float = 1.0) -> Task:
-    """The last quarter of each subset, in the order of the file, to test on; of the rest, the first
-    `share`."""
+    """A test part of the last quarter of each subset, in the order of the file; of the rest, the
+    first `share`."""
     tables = subsets(name)
     schema = next(iter(tables.values())).schema
     xs = [schema.encode(part.X) for part in tables.values()]
@@ -173,8 +173,8 @@ def prepare(name: str, share: float = 1.0) -> Task:
 
 
 def _free(schema: hf.Schema) -> hf.Schema:
-    """Encoded numbers as they are, categories with their levels; nothing is fixed, and the only
-    bounds are the data's range."""
+    """Encoded numbers as they are, categories with their levels; nothing fixed, no bounds but the
+    data's range."""
     out = list[hf.Feature]()
     for f in schema.features:
         if f.is_category:
@@ -196,7 +196,7 @@ def farthest(task: Task) -> int:
 
 
 def harden(raw: Tensor, task: Task, *, clamp: bool = True) -> Tensor:
-    """N in testing: the largest level of each category; numbers clamped to the data's range, or as
+    """N at test: the largest level of each category; numbers clamped to the data's range, or as
     they are."""
     hard = task.encoding.hard(raw)
     return hard.clamp(task.encoding.seen_low, task.encoding.seen_high) if clamp else hard
@@ -302,7 +302,7 @@ def joint_methods(setting: Setting) -> dict[str, JointSettings]:
 
 
 def fewer(setting: Setting) -> JointSettings:
-    """The paper's network, with fewer epochs where stated."""
+    """The paper's network, with fewer epochs where said so."""
     return replace(setting.how, epochs=setting.fewer or setting.how.epochs)
 
 
