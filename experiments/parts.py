@@ -61,9 +61,9 @@ class Parts:
         settings: what decides the contents of all of them.
         report: called with the name of each part that is made.
         workers: processes that `together` uses.
-        until: once the clock (`time.monotonic`) has passed this, no part is begun: `OutOfTime`.
-        took: by file, the name of each part asked for and the seconds it took.
-        spent: seconds spent on parts made by this object.
+        until: when the clock (`time.monotonic`) has passed this, no part is begun: `OutOfTime`.
+        took: by file, the name of each part that was asked for and the seconds it took.
+        spent: seconds that went into parts made by this object.
     """
 
     directory: Path

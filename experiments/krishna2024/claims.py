@@ -226,7 +226,7 @@ CHECKS = {
 
 
 def tally(results: Results) -> dict[str, str]:
-    """In how many cases (a dataset and a kind of model) each claim holds."""
+    """In how many cases, of a dataset and a kind of model, each claim holds."""
     out = dict[str, str]()
     for number, text in CLAIMS.items():
         verdicts = [

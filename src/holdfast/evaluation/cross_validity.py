@@ -12,7 +12,7 @@ needed an answer,
     proximity        mean over i of the mean l1 cost     with the sd of a sample of k
 
 (Guo, Jia, Chen, Yadav and Xiao, "RoCourseNet", CIKM 2023, whose shifted models are those of the
-single subsets.) A row without an answer holds nowhere, so a method cannot gain by refusing hard
+single subsets.) A row with no answer holds nowhere, so that a method cannot gain by refusing hard
 rows. Costs are taken on encoded columns: another category costs 2.
 """
 

@@ -180,7 +180,7 @@ def fit_generators(
         kind: a `CFModel` or a `VAECF`; only its settings count.
         net, theta: the models, see `holdfast.retraining.frozen.net_of`.
         x, labels, tables, seeds, workers: see `fit_side_by_side`; only an attack looks at the
-            labels, and without seeds all models get the kind's.
+            labels, and seeds are the kind's for all if left out.
         encoding: the schema as tensors.
     """
     kind = kind.checked()

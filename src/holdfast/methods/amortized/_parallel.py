@@ -65,11 +65,11 @@ def fit_side_by_side(
     Args:
         x, labels: all rows (n, d) and the numbers of their classes (n,).
         tables: for each model the rows it learns from; None gives all rows to each.
-        seeds: weights, order and all else drawn for a model come from its seed and nothing
-            else.
-        make: gives a number of models with all weights 0.
-        training: one run for some of the models on their batches, longest table first.
-        workers: threads that each train a part of the models; None takes as many as pay.
+        seeds: weights, order and whatever else is drawn for a model come from its seed, and from
+            nothing else.
+        make: so many models with all weights 0.
+        training: one run for some of the models, longest table first, on their batches.
+        workers: threads that train a part of the models each; None takes as many as pay.
     """
     rows = [torch.arange(len(x))] * len(seeds) if tables is None else list(tables)
     if len(rows) != len(seeds) or not all(len(r) for r in rows):
