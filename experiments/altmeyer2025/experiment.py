@@ -1,8 +1,8 @@
 """Altmeyer et al., "Counterfactual Training: Teaching Models Plausible and Actionable
 Explanations", 2025.
 
-By how many percent counterfactuals of networks that were taught with their own counterfactuals are
-closer to data, and cheaper where a feature is protected, than those of the same networks trained
+By how many percent counterfactuals of networks taught with their own counterfactuals are closer to
+data, and cheaper if a feature is protected, than those of the same networks trained
 plainly.
 """
 

@@ -30,7 +30,7 @@ from holdfast.render.charts.paths import decision_paths
 from holdfast.render.charts.theme import BLUE, ORANGE, WIDTH, themed
 from holdfast.render.charts.training import training_curves
 
-# rows that are asked about in the plane, and rows of the data beside them
+# rows asked about in the plane, and rows of the data beside them
 ARROWS = 12
 DOTS = 200
 KEYS = {"implausibility": "implausibility", "mmd": "MMD", "cost": "cost"}

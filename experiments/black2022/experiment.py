@@ -115,8 +115,8 @@ def measure(run: Run[setup.Setting, setup.Task]) -> Figures:
 
 
 def about_methods(setting: setup.Setting) -> dict[str, Any]:
-    """Every method with all its settings, but without its bank: the settings of all cells tell how
-    that is made."""
+    """Every method with all its settings, but without its bank; the settings of all cells say how
+    the bank is made."""
     makes = setup.methods(setting, lambda: None) | setup.clipped_methods(setting)
     made = {label: cast(Any, make()) for label, make in makes.items()}
     return {label: [repr(method), asdict(method)] for label, method in made.items()}

@@ -74,7 +74,7 @@ def _beside(r: Figures, label: str, figure: str) -> str:
 
 
 def _run(r: Figures) -> list[object]:
-    """What was run, and the seconds that all cells of a dataset took, whenever they were made."""
+    """What was run, and the seconds all cells of a dataset took, whenever they were made."""
     seconds = sum(value for key, value in r["seconds"].items() if key != "this call")
     facts = [r[key] for key in ("dataset", "columns", "training_rows", "test_rows")]
     return [*facts, _models(r), f"{r['accuracy']:.3f}", f"{seconds:.0f}"]
@@ -85,8 +85,8 @@ def _models(r: Figures) -> str:
 
 
 def _clipped(results: Results) -> list[str]:
-    """The authors' own start: which rows it answers, and what is lost of these answers and of ours
-    to the same rows."""
+    """The authors' own start: which rows it answers, and how many of these answers, and of ours to
+    the same rows, are lost."""
     results = [r for r in results if "clipped" in r]
     if not results:
         return []

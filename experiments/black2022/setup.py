@@ -14,7 +14,7 @@ import holdfast as hf
 from experiments.data import Split, load_table
 
 FAMILIES = {"LOO": "leave_one_out", "RS": "seed"}
-POOL = 100  # rows that are left out in turn, and networks of each family
+POOL = 100  # rows left out in turn, and networks of each family
 STARTS = ("Min l1", "Min l2", "Min eps PGD")
 # how the authors ran their own start; step size by norm
 ROUNDS = 9
@@ -39,7 +39,7 @@ class Setting:
     categories: tuple[str, ...] = ()  # numeric codes that are categories
     latent_radius: float = 1.0
     low: Any = None  # with three classes: the class against the other two
-    # is the authors' own start run too, which leaves rows without an answer here?
+    # also run the authors' own start, which leaves rows without an answer here?
     clipped: bool = False
 
     @property
@@ -84,7 +84,7 @@ class Task(Split):
 
     @property
     def pool(self) -> list[int]:
-        """The training rows that are left out in turn: those that the paper moves from test to
+        """The training rows left out in turn: those that the paper moves from test to
         training."""
         return list(range(len(self.X) - POOL, len(self.X)))
 
@@ -156,8 +156,8 @@ def methods(setting: Setting, search_bank: Callable[[], hf.ModelBank | None]) ->
 
 
 def clipped_methods(setting: Setting) -> Methods:
-    """The smallest changes as the authors searched for them, clipped to [0, 1] whatever the range
-    of the data."""
+    """The smallest changes as the authors searched for them, clipped to [0, 1] whatever the data's
+    range."""
     radius = 0.8 * setting.eps_max
     out = Methods()
     for norm, lr in STEP.items() if setting.clipped else ():

@@ -91,7 +91,7 @@ def slope_bound(
 
 
 def influence_bound(model: hf.Model, x: Tensor, change: float, *, points: int = POINTS) -> Tensor:
-    """Theorem 2: by how much chi can change when only the last layer does, by at most `change`.
+    """Theorem 2: how much chi can change when only the last layer does, by at most `change`.
 
     For a network of Linear and ReLU layers with two classes. K is the largest spectral norm, over
     the line, of the Jacobian of what the last layer sees.

@@ -1,5 +1,5 @@
-"""Höltgen et al. 2021, figures from the arrays of the searches: what counts as a failure, over
-which pairs means are.
+"""Höltgen et al. 2021, figures from the arrays of the searches: what counts as a failure, and over
+which pairs means are taken.
 
 A method's outcome is a table of values (sets, pairs). As in the paper a mean is taken within each
 set, then over the sets, with the unbiased standard deviation over the sets beside it; failures
@@ -19,7 +19,7 @@ from experiments.hoeltgen2021.reported import QUANTILES, TABLE_1
 from experiments.tables import known, mean_sd
 
 Array = NDArray[Any]
-# changes up to it are float noise: a step up and a step down need not end where they began
+# changes up to this are float noise: a step up and a step down need not end where they began
 TOLERANCE = 1e-4
 LOOSE = "L0, beyond 1e-4"
 
@@ -112,7 +112,7 @@ VLK_TIMES = {"L0": 5.0, "L1": 3.0}
 
 
 def findings(r: dict[str, Any]) -> list[dict[str, Any]]:
-    """What a run is held to, whether it holds, and the figures that decide."""
+    """What a run must reach, whether it does, and the figures that decide."""
     alone = r["table 1"]["same"]["all pairs"]["unconditioned"]["DeDUCE"]
     accuracy = r["accuracy"]["spectral"]["test"]
     out = [

@@ -16,7 +16,7 @@ from experiments.hoeltgen2021.wgan import WGAN
 from experiments.tables import cell, section, table, verdict
 
 WHERE = {"same": "all on the spectral network", "mixed": "networks as in the paper"}
-# what has options of its own: their name in `Setting`, what it is, its class
+# what has its own options: their name in `Setting`, what it is, its class
 MADE: dict[str, tuple[str, type]] = {
     "spectral": ("spectral network", hf.images.SpectralResNet),
     "plain": ("plain network", hf.images.PlainResNet),
@@ -49,8 +49,8 @@ def page(results: Results) -> list[str]:
 
 def brief(r: Figures) -> list[list[str]]:
     """Rows of the shortest table: networks, method, L0, L1, AnoGAN score and failures, on the pairs
-    that all methods share. The paper's figures stand beside those on networks like its own; on one
-    network there are none to compare."""
+    that all methods share. The paper's figures stand beside those on networks like its own; it has
+    none on a single network."""
     out = list[list[str]]()
     for what in ("mixed", "same"):
         rows = r["table 1"][what]["common pairs"]
@@ -263,7 +263,7 @@ def _triple(value: Sequence[float | None] | None) -> str:
 
 
 def _options(options: dict[str, Any], cls: type) -> str:
-    """What was set, each beside what the class has by itself if that is something else."""
+    """What was set, each beside the class's default if that differs."""
     own = {name: parameter.default for name, parameter in inspect.signature(cls).parameters.items()}
     words = list[str]()
     for key, value in options.items():

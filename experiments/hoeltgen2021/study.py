@@ -1,4 +1,4 @@
-"""Höltgen et al. 2021: the searches that were made, and the tables they come to."""
+"""Höltgen et al. 2021: the searches that were made, and the tables they give."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -30,7 +30,7 @@ RECONSTRUCTIONS = "reconstructions"
 
 @dataclass(frozen=True)
 class Study:
-    """Searches that were made, and the figures they come to."""
+    """Searches that were made, and the figures they give."""
 
     kit: setup.Kit
     questions: dict[str, setup.Question]

@@ -86,8 +86,8 @@ def curves(
 
 
 def neighbourhood(task: Split, epochs: int, seed: int) -> Arrays:
-    """The neighbours of one row in the plane, and whom of them the network of each epsilon grants
-    the other outcome.
+    """The neighbours of one row in the plane, and to which of them the network of each epsilon
+    grants the other outcome.
 
     The row is the first that the most epsilons refuse it.
     """
@@ -100,7 +100,7 @@ def neighbourhood(task: Split, epochs: int, seed: int) -> Arrays:
 
 
 def refused(models: hf.AdversarialModels, X: pd.DataFrame) -> Array:
-    """(epsilons, seeds, n) does the model not give the row what is wanted?"""
+    """(epsilons, seeds, n) does the model refuse the row what is wanted?"""
     names = np.array(models.bank.classes, dtype=object)
     given = names[models.bank.scores(X).argmax(2).numpy()].reshape(
         len(models.epsilon), models.seeds, len(X)

@@ -693,7 +693,7 @@ def test_files_that_are_no_bank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         whole[: len(whole) // 2],
     ):
         bad.write_bytes(part)
-        with pytest.raises(FileError, match="no readable bank"):
+        with pytest.raises(FileError, match="not a readable bank"):
             ModelBank.load(bad)
     bad.write_bytes(pickle.dumps(Bomb()))
     with pytest.raises(FileError):
@@ -746,7 +746,7 @@ def test_files_that_contradict_themselves(tmp_path: Path) -> None:
         lambda c: c.update(recipe={"strange": 1}),
         lambda c: c["groups"].append(c["groups"][0]),
     ):
-        with pytest.raises(FileError, match="no readable bank"):
+        with pytest.raises(FileError, match="not a readable bank"):
             ModelBank.load(written(change))
     for name in kept:
         with pytest.raises(FileError, match="does not fit its architecture"):

@@ -1,4 +1,4 @@
-"""Results of studies as files: everything in Parquet for `load`, and what people read as JSON and
+"""Results of studies as files: everything in Parquet for `load`, and what people read in JSON and
 CSV."""
 
 import json
@@ -30,7 +30,7 @@ def write_as(path: str | Path, writers: dict[str, Callable[[Path], object]]) -> 
 
 
 def write_marked(path: Path, rows: pd.DataFrame, kind: str, content: dict[str, Any]) -> None:
-    """Write rows as Parquet, with the name of their type and what else there is to know."""
+    """Write rows as Parquet, with the name of their type and whatever else there is to know."""
     table: Any = untyped("pyarrow").Table.from_pandas(rows)
     text = json.dumps({"kind": kind, **content}, default=str)
     marked = table.replace_schema_metadata({**table.schema.metadata, MARK: text.encode()})

@@ -24,11 +24,11 @@ and b = |w_R|, or the lengths of the gradients of f.
                  |f_NR(x'_R) - f_NR(x'_NR)| <= D |x'_R|
     Theorem 5    the same with rows of the kernel           the same
 
-The printed zeta has a factor too many, and with it Theorem 1. Lemma 1 lets y = -1 make a bound
+The printed zeta has a factor too many, and so has Theorem 1. Lemma 1 lets y = -1 make a bound
 negative, speaks of one row, and of epochs where it means steps. Theorem 1 drops |m|, and where D >=
-a its outer absolute value hides that its proof says nothing: here the bound is infinite then, and
-marked vacuous. Theorem 2 takes |m| <= 1 for granted. Proofs of Theorems 4 and 5 enlarge the right
-side of what they want to show, so the condition is neither necessary nor sufficient.
+a its outer absolute value hides that its proof says nothing: the bound is then infinite here, and
+marked vacuous. Theorem 2 takes |m| <= 1 for granted. The proofs of Theorems 4 and 5 enlarge the
+right side of what they want to show, so the condition is neither necessary nor sufficient.
 """
 
 import math
@@ -46,7 +46,7 @@ from holdfast.nn.architecture import flat_layers
 from holdfast.training.ntk import ridge_factor
 
 Form = Literal["corrected", "paper"]
-# of the power iteration: when it ends, and how many vectors it turns at once
+# of the power iteration: when it ends, and how many vectors it iterates at once
 SETTLED = 1e-10
 TURNS = 200
 BLOCK = 8
@@ -57,7 +57,7 @@ class TheoremBound:
     """An upper bound for each row, or a single one () for all."""
 
     value: Tensor  # (n,)
-    vacuous: Tensor  # (n,) where nothing is said; the value is inf there
+    vacuous: Tensor  # (n,) where it says nothing; the value is inf there
     form: Form
 
     @classmethod
@@ -66,13 +66,13 @@ class TheoremBound:
         return cls(value.masked_fill(vacuous, math.inf), vacuous, form)
 
     def violations(self, observed: Tensor) -> Tensor:
-        """(n,) where an observed difference is larger; what rounding can do counts as nothing."""
+        """(n,) where an observed difference is larger; differences within rounding do not count."""
         return (
             observed.abs() > self.value + 64 * torch.finfo(self.value.dtype).eps * self.value.abs()
         )
 
     def tightness(self, observed: Tensor) -> Tensor:
-        """(n,) |observed| / bound: 1 is tight, 0 vacuous; a bound of 0 that is kept is tight."""
+        """(n,) |observed| / bound: 1 is tight, 0 vacuous; a bound of 0 that holds is tight."""
         share = observed.abs() / self.value
         return torch.where((self.value == 0) & (observed == 0), 1.0, share)
 
@@ -82,7 +82,7 @@ class Claim:
     """Theorems 4 and 5, row by row."""
 
     condition: Tensor  # (n,) bool, the printed condition
-    # (n,) bool, what it shall imply: Pr_NR >= Pr_R, that is f_NR(x'_NR) >= f_R(x'_R)
+    # (n,) bool, what it should imply: Pr_NR >= Pr_R, that is f_NR(x'_NR) >= f_R(x'_R)
     conclusion: Tensor
 
     @property
@@ -104,8 +104,8 @@ def scfe_step(w: Tensor, m: Tensor, lam: float, *, form: Form = "corrected") -> 
 
 
 def step_length(a: Tensor, m: Tensor, lam: float) -> Tensor:
-    """|zeta| = |m| a / (lam + a^2), written without the square, which is 0 for small a; 0 where a
-    is."""
+    """|zeta| = |m| a / (lam + a^2), written without the square, which underflows for small a; 0
+    where a is 0."""
     return (m.abs() / (lam / a + a)).masked_fill(a == 0, 0.0)
 
 
@@ -119,14 +119,14 @@ def lemma1(
     batches: bool = False,
     form: Form = "corrected",
 ) -> TheoremBound:
-    """D >= |w_NR - w_R| after so many steps of plain gradient descent from the same start; Adam is
-    not covered.
+    """D >= |w_NR - w_R| after this many steps of plain gradient descent from the same start; Adam
+    is not covered.
 
     Args:
         x: training rows (n, d).
         eta, steps, epsilon: step size, number of steps, radius of the linf balls.
-        y: labels in {-1, +1}; only the printed form has them, one bound (n,) for each row.
-        batches: the steps were taken on parts of the rows, so that the mean over i becomes a
+        y: labels in {-1, +1}; only the printed form uses them, with one bound (n,) for each row.
+        batches: the steps were taken on parts of the rows, so the mean over i becomes a
             maximum.
     """
     _check(0.0, form)
@@ -155,8 +155,8 @@ def theorem1_by_drift(
     *,
     form: Form = "corrected",
 ) -> TheoremBound:
-    """Without w_R, which is no further than `drift` (D) from w_NR; a = |w_NR|, () or (n,),
-    residuals m of NR (n,).
+    """Without w_R, which is at most `drift` (D) from w_NR; a = |w_NR|, () or (n,), and residuals m
+    of NR (n,).
 
     length = |x| (n,): with an intercept, rows end in a 1 here and in Lemma 1, but `a` leaves the
     intercept out.
@@ -270,9 +270,9 @@ def inverse_gap(K: Tensor, K_r: Tensor, beta: float) -> Tensor:
     """D_K = |(K + beta I)^-1 - (K_r + beta I)^-1|, the spectral norm, by power iteration; no
     inverse is formed.
 
-    It is the root of the largest eigenvalue of the square, whose eigenvalues do not come in pairs
-    +l, -l. Some vectors are turned at once, which settles faster where eigenvalues are close. The
-    estimate comes from below; what the residual leaves open is added.
+    It is the root of the square's largest eigenvalue, as the square's eigenvalues do not come in
+    pairs +l, -l. Several vectors are iterated at once, which converges faster where eigenvalues are
+    close. The estimate comes from below; what the residual leaves open is added.
     """
     linalg = untyped("torch").linalg
     first = ridge_factor(K, beta)

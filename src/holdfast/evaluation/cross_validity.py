@@ -1,7 +1,7 @@
-"""Cross-validity: what answers made for the model of one subset of data are worth on the models of
-the others.
+"""Cross-validity: what answers made for the model of one subset of the data are worth on the models
+of the others.
 
-Data come in k subsets (years, schools, branches), each with a model of its own. For the rows i that
+Data come in k subsets (years, schools, branches), each with its own model. For the rows i that
 needed an answer,
 
     V[i, j]          share of all rows of subset i with an answer that gives what was asked on the
@@ -59,10 +59,10 @@ def cross_validity(
     Args:
         answers: for each subset, by name, the answers found on its model.
         bank: models of all subsets, one family each, of the same names: see
-            `ModelBank.from_tables`. The models that were asked may be among them, further models
-            that guided a search may not.
-        attempts: count best attempts that the asked model refuses like answers, as published tables
-            do.
+            `ModelBank.from_tables`. The models that were asked may be among them; other models that
+            guided a search may not.
+        attempts: count best attempts, which the asked model refuses, like answers, as published
+            tables do.
         progress: show a bar on stderr.
 
     Returns:
@@ -114,7 +114,7 @@ def cross_validity(
 
 
 def _checked(answers: Mapping[Any, Counterfactuals], bank: ModelBank) -> dict[str, Counterfactuals]:
-    """The answers by the names of the bank's families; an error unless all of them fit."""
+    """The answers by the names of the bank's families, or an error unless all of them fit."""
     good = isinstance(answers, Mapping) and all(
         isinstance(cfs, Counterfactuals) for cfs in answers.values()
     )
@@ -188,7 +188,7 @@ class CrossValidity:
         return spread(self.cost, sample=True)
 
     def neighbours(self, width: int = 1) -> Spread:
-        """On models of the subset that is `width` further on, like the next year; below 0: further
+        """On models of the subset `width` further on, like the next year; below 0, further
         back."""
         most = f"{len(self) - 1} for {len(self)} subsets"
         if not 1 <= abs(width) < len(self):
@@ -217,7 +217,7 @@ class CrossValidity:
         )
 
     def summary(self) -> str:
-        """One line: of how many subsets, rows and models, and the means."""
+        """One line: how many subsets, rows and models, and the means."""
         means = ", ".join(f"{name} {mean:.4g}" for name, mean in self.measures()["mean"].items())
         return f"{self._head()}: {means}"
 
@@ -247,7 +247,7 @@ class CrossValidity:
     # ---- files
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as plain values, none of them rounded."""
+        """All of it as plain values, unrounded."""
         return {
             "names": list(self.names),
             "matrix": self.matrix.tolist(),
@@ -258,7 +258,7 @@ class CrossValidity:
         }
 
     def to_json(self, path: str | Path | None = None) -> str:
-        """The same as JSON, written to a file where there is one to write to."""
+        """The same as JSON, also written to a file if a path is given."""
         return as_json(self.to_dict(), path)
 
     def save(self, path: str | Path) -> None:
@@ -301,7 +301,7 @@ class CrossValidity:
 
 
 def validity_matrix(held: Sequence[Any]) -> Array:
-    """(k, k) V from k arrays (k, n_i): does the model of subset j accept the answer of row r of
+    """(k, k) V from k arrays (k, n_i): does the model of subset j accept the answer for row r of
     subset i?
 
     Instead of yes or no the arrays may hold the share of a subset's models that accept.
@@ -317,8 +317,8 @@ def validity_matrix(held: Sequence[Any]) -> Array:
 
 
 def spread(values: Any, *, sample: bool = False) -> Spread:
-    """Mean and standard deviation; of the values themselves, or as a `sample` of more (divided by
-    one less)."""
+    """Mean and standard deviation, of the values themselves or, as a `sample` of more, divided by
+    one less."""
     known = np.asarray(values, dtype=np.float64).ravel()
     if not known.size:
         raise SettingError("cannot take the mean of an empty list of values")

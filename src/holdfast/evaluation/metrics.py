@@ -1,9 +1,9 @@
 """Metrics: small functions from answers to one value per row. Lower is better unless said
 otherwise.
 
-Rows that asked for nothing (already met) and rows without an answer get a missing value from every
-metric but `validity`, so that a mean speaks of answers only; how many there are is what `validity`
-says.
+Rows that needed nothing (already met) and rows without an answer get a missing value from every
+metric but `validity`, so a mean speaks of answers only; `validity` says how many there
+are.
 
     >>> import holdfast as hf
     >>> data = hf.datasets.linearly_separable(n=200)
@@ -92,7 +92,7 @@ def distance_to_data(
     norm: float | str | Distance = 1,
 ) -> "pd.Series[float]":
     """Mean distance from each answer to the `nearest` data rows of the wanted class (None: to all
-    of them); of a regression model, to those whose outcome is in the range."""
+    of them); for a regression model, to those whose outcome is in the range."""
     answers = cfs.schema.encode(cfs.after, torch.float64)
     out = np.full(len(cfs), np.nan)
     for rows, data in _by_class(cfs, X, y):

@@ -47,8 +47,8 @@ class DeDUCE(GreedyPixels):
 
     Args:
         mu: weight of the class loss in the relative gradient (5).
-        lam: weight of the class loss in the plain gradient (4), which is used when this is given; 0
-            leaves the density alone.
+        lam: weight of the class loss in the plain gradient (4), which is used if this is given;
+            with 0 only the density counts.
         momentum: share of the accumulated gradient that is kept.
         delta, limit, pixels, min_probability, max_iter, momentum_applies_to, shortcut, compact: see
             `GreedyPixels`.
@@ -85,7 +85,7 @@ class DeDUCE(GreedyPixels):
         """Fit the densities of the classes to training images, or take those that came with the
         model's file.
 
-        A network without spectral normalisation is warned about, with its accuracy and how much
+        A network without spectral normalisation gets a warning, with its accuracy and how much
         features can change with an image.
         """
         net = ImageModel.of(model)
@@ -104,8 +104,8 @@ class DeDUCE(GreedyPixels):
                 "DeDUCE needs the labels of the images as well: .fit(model, images, labels)"
             )
         self.density_ = FeatureDensity(net).fit(images, labels)
-        # Without bounded norms an image far from all others can have features near theirs: the user
-        # sees by how much, since such a network may do all the same.
+        # Without bounded norms an image far from all others can have features near theirs. The user
+        # sees by how much, since such a network may still do.
         if not spectrally_normalised(net):
             norms = lipschitz(net, images)
             warning += (

@@ -1,9 +1,9 @@
-"""The contract of every method for images: pairs of an image and a wanted class in, the same pairs
-out.
+"""The contract of every method for images: pairs of an image and a wanted class go in, and the same
+pairs come out.
 
-As for tables, a subclass is a dataclass whose fields are its settings, and writes `search`. What an
-image may become is decided here: values stay between 0 and 1, pixels that are locked keep every
-bit, and the bare model judges what comes back.
+As for tables, a subclass is a dataclass whose fields are its settings, and defines `search`. What
+an image may become is decided here: values stay between 0 and 1, locked pixels keep every bit, and
+the bare model judges what comes back.
 """
 
 import time
@@ -59,7 +59,7 @@ class ImageSearchProblem:
 
 @dataclass(frozen=True)
 class ImageFound:
-    """What a search came to."""
+    """What a search found."""
 
     x: Tensor  # (n, c, h, w)
     iterations: Tensor  # (n,) steps until the goal was met, or all of them
@@ -123,8 +123,8 @@ class ImageExplainer(Settings, ABC):
         threads: int = 0,
         progress: bool = False,
     ) -> ImageCounterfactuals:
-        """Find, for every image, one of the wanted class that differs as little as the method knows
-        how.
+        """Find, for every image, one of the wanted class that differs as little as the method can
+        manage.
 
         Args:
             model: an `ImageModel`, a fitted network such as `SpectralResNet`, or what
@@ -133,9 +133,9 @@ class ImageExplainer(Settings, ABC):
             target: a class for all images, one per image, a `Target`, "all" for every class but an
                 image's own, or None for the likeliest other one.
             labels: the images' own classes, which "all" leaves out and tables and pictures name;
-                left out: what the model says.
+                by default what the model says.
             locked: pixels that may not change: booleans (h, w), (c, h, w) or (n, c, h, w).
-            seed: random numbers are derived from it and the contents of each image, nothing else.
+            seed: random numbers are derived from it and the contents of each image alone.
             batch_size: pairs worked on at once, which bounds the memory; answers do not depend on
                 it.
             time_budget: seconds for the whole call; pairs still open then come back as not found.
@@ -160,7 +160,7 @@ class ImageExplainer(Settings, ABC):
             problem = ImageSearchProblem(
                 net, x, goal, free, RowRandom.of(seed, x), budget, batch_size
             )
-            # What is met from the start is never searched: it stays as it is.
+            # A pair whose target is met from the start is not searched: it stays as it is.
             found = self._searched(problem, rows)
             scores = net.scores(found.x)
         searched = torch.where(goal.met(scores), int(Status.FOUND), int(Status.NOT_FOUND))
@@ -182,7 +182,8 @@ class ImageExplainer(Settings, ABC):
         )
 
     def _searched(self, problem: ImageSearchProblem, rows: Tensor) -> ImageFound:
-        """What the search makes of some pairs, among all of them: the others are as they were."""
+        """What the search makes of some pairs, put among all of them: the others stay as they
+        were."""
         n = len(problem)
         x_cf = problem.x.clone()
         iterations = torch.zeros(n, dtype=torch.int64)

@@ -1,7 +1,7 @@
-"""Greedy pixels on an ensemble: very confident answers of many networks are answers of the kind
-they were shown.
+"""Greedy pixels on an ensemble: images of which many networks are very sure look like those they
+were shown.
 
-Schut et al. 2021. Where members disagree the ensemble is not sure, so asking for a high probability
+Schut et al. 2021. Where members disagree the ensemble is unsure, so asking for a high probability
 keeps a search where the training images were:
 
     g = grad ce(1/M sum_m z_m(x), t)                 z_m: logits of member m, t: the wanted class

@@ -1,4 +1,4 @@
-"""Images and answers as files. Nothing that is read here can run code."""
+"""Images and answers as files. Nothing read here can run code."""
 
 import json
 from collections.abc import Callable
@@ -31,7 +31,7 @@ Read = TypeVar("Read")
 
 @dataclass(frozen=True)
 class Labelled:
-    """Images (n, c, h, w) with values from 0 to 1, and what they show, if that is known."""
+    """Images (n, c, h, w) with values from 0 to 1, and what they show, if known."""
 
     images: Tensor
     labels: NDArray[Any] | None
@@ -49,7 +49,7 @@ def read_images(path: str | Path, size: Size | None = None) -> Labelled:
     Args:
         path: images are bytes or numbers from 0 to 1, (n, h, w) or (n, c, h, w); labels integers or
             strings.
-        size: what each image must be, if that is known.
+        size: what each image must be, if known.
     """
     path = Path(path)
     hint = "expected an .npz file with an array 'images'"
@@ -110,9 +110,8 @@ def _loaded(path: Path, how: Callable[[Any], Read]) -> Read:
         raise FileError(f"no file at {str(path)!r}")
     try:
         return how(np.load(path, allow_pickle=False))
-    except Exception as error:  # whatever a file that is not what it claims to be leads to
-        # NumPy advises allowing pickles, which run code: that is bad advice for a file of unknown
-        # make.
+    except Exception as error:  # a file that is not what it claims to be may cause any error
+        # NumPy advises allowing pickles, which run code: bad advice for a file of unknown origin.
         plain = (
             "it holds Python objects or is not such a file"
             if "pickle" in str(error)
@@ -202,8 +201,8 @@ def _to_arrow(cfs: "ImageCounterfactuals") -> Any:
         flat = pa.array(np.ascontiguousarray(values.numpy()).reshape(-1))
         return pa.FixedSizeListArray.from_arrays(flat, wide)
 
-    # Typed columns for what is long, one JSON text for what is about all pairs: no code is run by
-    # reading either.
+    # Typed columns for long data, one JSON text for what concerns all pairs: reading either runs no
+    # code.
     columns = {
         "image": lists(cfs.x),
         "counterfactual": lists(cfs.x_cf),
@@ -258,7 +257,7 @@ def _from_arrow(table: Any, content: dict[str, Any]) -> "ImageCounterfactuals":
     def numbers(name: str) -> NDArray[np.int64]:
         return np.array(table[name].to_numpy(), dtype=np.int64)
 
-    # The file may be anybody's: what does not fit together is an error before it is an answer.
+    # The file may be anybody's: parts that do not fit together are an error, never an answer.
     names = [c for c in table.column_names if c.startswith("score:")]
     if len(names) != len(content["classes"]):
         raise ValueError(f"{len(names)} scores of {len(content['classes'])} classes")

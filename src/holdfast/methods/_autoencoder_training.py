@@ -1,7 +1,7 @@
 """Training of autoencoders over encoded rows.
 
-Losses are means over rows, divided by the number of columns. Adam, with early stopping: what is
-returned are the weights of the epoch with the least loss on rows held out.
+Losses are means over rows, divided by the number of columns. Adam, with early stopping: the weights
+returned are those of the epoch with the least loss on rows held out.
 """
 
 import math
@@ -53,22 +53,22 @@ def autoencoder(
 ) -> TableAutoencoder:
     """Train an autoencoder on a table, or on its encoding (n, d).
 
-    The VAE of C-CHVAE in the CARLA benchmark, but for its likelihood of numbers, is kind="vae",
+    The VAE of C-CHVAE in the CARLA benchmark, except for its likelihood of numbers, is kind="vae",
     hidden=(512, 256), latent=8, beta=0.3, warm_up=5, epochs=5, batch_size=32, weight_decay=1e-6.
 
     Args:
         kind: "autoencoder" (deterministic), or "vae".
         hidden, latent: layers between rows and latent points; the decoder has them in reverse.
-        given: numbers of encoded columns that the decoder is given and does not model, such as
+        given: numbers of the encoded columns that the decoder is given and does not model, such as
             those nobody can change.
         beta: weight of the VAE's divergence.
-        warm_up: the weight rises to beta over so many epochs, beta e / warm_up in epoch e = 0, 1,
+        warm_up: the weight rises to beta over this many epochs, beta e / warm_up in epoch e = 0, 1,
             ...; none of them but the last is a candidate for the best, as the loss on rows held out
-            is that with the whole beta.
-        epochs: at most so many passes over the data.
+            is the one with the whole beta.
+        epochs: at most this many passes over the data.
         weight_decay: adds weight_decay * w to the gradient of each weight w.
         held_out, patience: training stops once the loss on this share of the rows has not fallen
-            for so many epochs.
+            for this many epochs.
         seed: weights, order and noise come from it; the caller's generators stay as they are.
     """
     if kind not in ("autoencoder", "vae"):
@@ -147,7 +147,7 @@ def _rows_of(X: pd.DataFrame | Tensor, schema: Schema) -> Tensor:
 def _learnt_and_held_out(
     x: Tensor, share: float, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Rows to learn from, and a share of them, at least one, to judge every epoch by."""
+    """Rows to learn from, and a share of all rows, at least one, to judge every epoch by."""
     order = torch.randperm(len(x), generator=generator)
     tested = min(len(x) - 1, max(1, round(share * len(x))))
     return x[order[tested:]], x[order[:tested]]
@@ -229,7 +229,7 @@ def _train(
             now = float(loss(test, False, 1.0))
         history.append((total / len(train), now))
         bar.step(1)
-        # Before the whole beta counts, another loss is minimised than is measured.
+        # Until the whole beta counts, the loss minimised is not the loss measured.
         if epoch < warm_up - 1:
             continue
         epochs_since += 1

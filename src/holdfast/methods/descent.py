@@ -12,16 +12,16 @@ On a linear score w.x + b with norm = 2 SCFE ends at x + m w / (lam + |w|^2), m 
 the form printed in "Trade-offs between Adversarial Robustness and Actionable Explanations" has a
 factor lam too many.
 
-relax = "round": gradients are taken at the nearest reachable row of z and applied to z (straight
-through), so that integers and categories change as soon as enough has been gathered.
+relax = "round": gradients are taken at the reachable row nearest to z and applied to z (straight
+through), so integers and categories change as soon as enough has added up.
 
-relax = "softmax": z is minimised over through N(z), a softmax over the levels of each category and
-numbers as they are, so the gradient has the factor dN/dz; the row is rounded afterwards. VanillaCF
-of "RoCourseNet" (Guo et al. 2023):
+relax = "softmax": the minimum over z goes through N(z), a softmax over the levels of each category
+and numbers as they are, so the gradient has the factor dN/dz; the row is rounded afterwards.
+VanillaCF of "RoCourseNet" (Guo et al. 2023):
 
     minimise over z    softplus(-gap(N(z))) + 0.5 * mean_j (N(z)_j - x_j)^2        from z = x
 
-Either way every row that is judged or kept is one a person can hand in.
+Either way, every row judged or kept is one that a person can hand in.
 """
 
 from dataclasses import dataclass
@@ -63,7 +63,7 @@ class Descent(Explainer):
         compile: let torch.compile fuse the elementwise part of a step; the first call then takes
             long.
         relax: "round" takes gradients at the nearest reachable row, "softmax" at mixtures of the
-            levels a person may take. With the latter, judging rows on the way (any keep but "last")
+            levels a person may take. With "softmax", judging rows on the way (any keep but "last")
             costs a second pass per step.
 
     >>> import holdfast as hf

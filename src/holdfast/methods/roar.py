@@ -8,8 +8,8 @@ the steepest direction of (z, 1),
     norm = "l2"      dw = -D z / sqrt(|z|_2^2 + 1),         db = -D / sqrt(|z|_2^2 + 1)
                      for |w|_2 = 1
 
-Without an intercept there is no b to shift. By the envelope theorem the outer gradient is that of
-the loss with (dw, db) held still; both are found anew at every step, always from the original w and
+Without an intercept there is no b to shift. By the envelope theorem the outer gradient is the
+loss's with (dw, db) held fixed; both are found anew at every step, always from the original w and
 b.
 
 `ROAR.lime()` is ROAR-LIME as "RoCourseNet" (Guo et al. 2023) runs it, with the exact inner maximum
@@ -44,8 +44,8 @@ class ROAR(Explainer):
         minimise over z    max_{|dw| <= D, |db| <= D}  BCE(sigmoid((w + dw).z + b + db), 1)
                            +  lam * distance(z, x)
 
-    w.z + b is the gap, by how much the wanted class leads: for two classes the log-odds, with the
-    opposite sign where class 0 is wanted.
+    w.z + b is the gap, the lead of the wanted class: for two classes the log-odds, with the
+    opposite sign if class 0 is wanted.
 
     Args:
         delta: D, how far each weight may shift (norm="l2": how far all of them together, with |w|_2
@@ -195,7 +195,7 @@ class ROAR(Explainer):
         ball = distance_of(self.norm)
         w = plane.w
         b = plane.b[:, None]
-        # the weights share what they may shift, so it is measured in units of all of them
+        # the weights share one allowance, so it is measured in units of all of them
         if not ball.ball_is_box:
             size = ball.value(w)[:, None].clamp_min(torch.finfo(w.dtype).tiny)
             w = w / size
@@ -271,7 +271,7 @@ class Relax:
         feasible = problem.feasible
         free = self.encoding.one_hot & softmax
         self.open = (feasible.hi > 0).to(problem.x.dtype)
-        # What goes into a softmax has no limits.
+        # A softmax takes any numbers.
         self.lo = feasible.lo.masked_fill(free, -math.inf)
         self.hi = feasible.hi.masked_fill(free, math.inf)
 

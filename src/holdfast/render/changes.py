@@ -1,4 +1,4 @@
-"""What changes, one record a change: its values as in the table, and as people read them."""
+"""What changes, one record per change: its values as in the table, and as people read them."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -36,7 +36,7 @@ class Change:
 
 
 def changes_of(cfs: "Counterfactuals", rows: Ints) -> dict[int, list[Change]]:
-    """Row number -> its changes, largest first; of these rows, where they have an answer."""
+    """Row number -> its changes, largest first; for those of these rows that have an answer."""
     wanted = np.zeros(len(cfs), dtype=np.bool_)
     wanted[rows] = True
     labels = dict(zip(cfs.schema.names, headings(cfs.schema.features), strict=True))

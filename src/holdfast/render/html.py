@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 500  # in each table of the report
 MOST_NAMES = 12
-MOST_LETTERS = 400  # of one provenance entry: a target may name a class for every row
+MOST_LETTERS = 400  # of a provenance entry: a target may name a class for every row
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ class Line:
 
 
 def changes_table(cfs: "Counterfactuals", most: int = 50) -> str:
-    """Only what changes, as an HTML fragment: a column per feature that changes in one of the
-    `most` first rows."""
+    """Only what changes, as an HTML fragment: a column per feature that changes in one of the first
+    `most` rows."""
     lines = table_lines(cfs, np.arange(min(len(cfs), most)))
     order = headings(cfs.schema.features)
     used = {name for line in lines for name in line.cells}
@@ -149,7 +149,7 @@ def figures(cfs: "Counterfactuals") -> list[tuple[str, str, str]]:
 
 
 def by_status(cfs: "Answers", kind: str) -> list[tuple[str, str, str]]:
-    """How many were found, already met and so on."""
+    """How many rows are found, already met and so on."""
     counts = {s: int((cfs.status_codes == s).sum()) for s in Status}
     share = {
         s: f"{count / len(cfs):.0%} of {kind}" if len(cfs) else "" for s, count in counts.items()
@@ -169,7 +169,7 @@ def middle(values: "pd.Series[float]", found: Mask, how: str, style: str) -> str
 
 
 def provenance(run: "Run", about: str = "Schema fingerprint") -> list[tuple[str, str]]:
-    """Enough to get the answers again."""
+    """Enough to make the answers again."""
     entries = [
         ("Method", run.method),
         ("Settings", run.settings),
@@ -273,7 +273,7 @@ def write_page(path: Path, template: str, **values: object) -> Path:
 
 
 def inline_svg(svg: str) -> Markup:
-    """A chart to put inside a page: its marks get native tooltips, and its size follows the page.
+    """A chart for a page: its marks get native tooltips, and its size follows the page.
 
     Vega writes what a mark says into its aria-label, escaped for an attribute, which is safe as
     text too.

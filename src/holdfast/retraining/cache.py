@@ -1,4 +1,4 @@
-"""A folder of models that were made before: retraining again reads them, and goes on where it was
+"""A folder of models made before: retraining again reads them, and goes on where it was
 stopped.
 
 Every file is a bank of some models (`retraining.store`), in a folder for what they learnt from and
@@ -31,7 +31,7 @@ from holdfast.retraining.loop import Variation
 from holdfast.retraining.model_group import ModelGroup
 from holdfast.retraining.store import MARK, load_bank, save_bank
 
-FORMAT = 1  # of these files, and of how models are made from a recipe: another one is not read
+FORMAT = 1  # of these files, and of making models from a recipe: no other is read
 PART = 25  # models of a file
 Place = tuple[ModelGroup, int]  # where a model is: which one of a group
 
@@ -43,14 +43,14 @@ def cached(
     make: Callable[[Variation], ModelGroup],
     bar: Progress,
 ) -> ModelGroup:
-    """The models of a variation: those that the folder has, and the others, which are made and kept
+    """The models of a variation: those in the folder, and the others, which are made and kept
     there."""
     place = Path(folder) / _key(run)
     origins = run.origins(variation)
     found = _read(place, set(origins), run)
     keep = True
     bar.step(sum(origin in found for origin in origins))
-    first = {origin: i for i, origin in reversed(list(enumerate(origins)))}  # of copies one will do
+    first = {origin: i for i, origin in reversed(list(enumerate(origins)))}  # one of any copies
     missing = sorted(i for origin, i in first.items() if origin not in found)
     for at in range(0, len(missing), PART):
         group = make(variation[missing[at : at + PART]])
@@ -87,7 +87,7 @@ def _version(library: str) -> str:
 
 
 def _read(place: Path, wanted: set[str], run: BaseRun) -> dict[str, Place]:
-    """Where the wanted models are, of those that the folder has, by their origins."""
+    """Where the wanted models are, among those in the folder, by their origins."""
     found = dict[str, Place]()
     for path in sorted(place.glob("*.safetensors")):
         try:
@@ -124,8 +124,8 @@ def _keep(place: Path, group: ModelGroup, run: BaseRun) -> bool:
 
 
 def _gathered(places: Sequence[Place], origins: tuple[str, ...]) -> ModelGroup:
-    """One group of models from several; of one architecture, in this order."""
-    first = places[-1][0]  # rather one that was made just now than one that was read
+    """One group of models from several, of one architecture, in this order."""
+    first = places[-1][0]  # preferably one made just now, not one that was read
     if first.networks is None:
         fitted = [
             group.estimators.fitted[j]

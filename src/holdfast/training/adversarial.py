@@ -1,7 +1,7 @@
 """Adversarial training of one network for many epsilons at once.
 
 Networks that differ in epsilon alone share the initial weights, the order of the rows and the
-random starts of the attacks, so that what differs between them comes from epsilon. All epsilons and
+random starts of the attacks, so any difference between them comes from epsilon. All epsilons and
 seeds are one stack.
 """
 
@@ -50,7 +50,7 @@ class AdversarialModels:
 
     @property
     def seeds(self) -> int:
-        """How many networks there are of each epsilon."""
+        """How many networks each epsilon has."""
         return len(self.bank) // len(self.epsilon)
 
     @property
@@ -77,8 +77,8 @@ class AdversarialModels:
         """(seeds, n) the class that is wanted for each row.
 
         Args:
-            target: a class for all; None: the one that the plain model (of the least epsilon) does
-                not give to the row, which it then is on all models. With more than two classes a
+            target: a class for all; None is the one that the plain model (of the least epsilon)
+                does not give to the row, the same for all models. With more than two classes a
                 target is needed.
         """
         names = np.array(self.bank.classes, dtype=object)
@@ -123,8 +123,8 @@ def train_adversarial(
             `attack_box` say how rows are attacked), or a torch module to take one from.
         X, y, schema, classes: as for `Recipe.fit`.
         epsilon: radii of the balls around encoded rows; 0 is plain training.
-        seeds: so many networks for each epsilon, with weights and order of the rows from seed, seed
-            + 1, ..
+        seeds: the number of networks for each epsilon, with weights and order of the rows from
+            seed, seed + 1, ..
         progress: show a bar on stderr.
 
     >>> import holdfast as hf

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from holdfast.models.base import Model
 
 OTHERS = (ORANGE, GREEN, RED, PINK, GREY)  # classes that are not wanted
-GRID = 60  # cells a side of the map of probabilities
-BANDS = 10  # shades of it
-# unlikely, undecided, likely: under dots of the full colours
+GRID = 60  # cells per side of the map of probabilities
+BANDS = 10  # shades of the map
+# unlikely, undecided, likely: pale, under dots of the full colours
 PALE = ("#f4d285", "#fafafa", "#7fb8d8")
 
 
@@ -55,8 +55,8 @@ def decision_paths(
     Args:
         models: name -> model; one column of pictures each.
         X, y: data to show.
-        answers: case -> model -> its answers; one row of pictures per case, such as with a feature
-            held.
+        answers: case -> model -> its answers; one row of pictures per case, such as a feature held
+            fixed.
         target: the wanted class.
     """
     alt = optional("altair", "plot")
@@ -145,7 +145,7 @@ def _dots(alt: Any, dots: pd.DataFrame, classes: Sequence[Any], target: Any) -> 
 
 
 def _arrows(alt: Any, cfs: "Counterfactuals", spans: list[Span]) -> list[Any]:
-    """From rows to their answers; attempts that failed are dashed and have no head."""
+    """Arrows from rows to their answers; failed attempts are dashed and have no head."""
     a, b = cfs.schema.names
     moved = cfs.after
     steps = pd.DataFrame(

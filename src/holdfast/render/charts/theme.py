@@ -1,4 +1,4 @@
-"""Pictures of answers. They need the `plot` extra; what comes back is an Altair chart, to be styled
+"""Pictures of answers. They need the `plot` extra, and return Altair charts, which can be styled
 further."""
 
 import io
@@ -23,7 +23,7 @@ EXTENSIONS = (".png", ".svg", ".html")
 MOST_DOTS = 2000  # more hide each other, and make a page slow
 MOST_BARS = 25
 
-# From the palette of Okabe and Ito, which people with any kind of colour vision can tell apart.
+# From the palette of Okabe and Ito, whose colours people with any colour vision can tell apart.
 BLUE = "#0072B2"
 ORANGE = "#E69F00"
 GREY = "#999999"
@@ -39,7 +39,7 @@ LINE = "#e4e7eb"
 # widths.
 FONT = "Arial, Helvetica, 'Liberation Sans', sans-serif"
 WIDTH = 478  # of the whole picture, labels included: half of the report's page
-# of methods, models and the like, over and over
+# of methods, models and the like, repeated as needed
 COLOURS = [BLUE, ORANGE, GREEN, RED, PINK, SKY, GREY]
 Span = tuple[float, float]
 
@@ -66,7 +66,7 @@ def themed(chart: Any) -> Any:
 def coloured(
     field: str, names: Sequence[str], colours: Sequence[str] = COLOURS, **legend: Any
 ) -> Any:
-    """A colour per name, over and over where there are more names."""
+    """A colour per name, repeated if there are more names."""
     alt = optional("altair", "plot")
     scale = alt.Scale(
         domain=list(names), range=[colours[i % len(colours)] for i in range(len(names))]
@@ -75,7 +75,7 @@ def coloured(
 
 
 def evenly(n: int, most: int) -> NDArray[np.int64]:
-    """The places of at most so many of n rows, evenly spread, the same ones every time."""
+    """The places of at most this many of n rows, evenly spread, the same ones every time."""
     return np.linspace(0, n - 1, min(n, most)).astype(np.int64)
 
 
@@ -99,7 +99,7 @@ def two_features(model: "Model") -> list[str]:
 def regions(
     names: list[str], spans: Sequence[Span], cells: int, kind: Callable[[pd.DataFrame], Any]
 ) -> pd.DataFrame:
-    """Rectangles of a map in which `kind` of the points is the same; neighbours in a column are one
+    """Rectangles of a map whose points have the same `kind`; neighbours in a column are one
     rectangle, as Altair takes no more than 5,000 of them."""
     across, up = spans
     wide = np.linspace(*across, cells + 1, dtype=np.float64)
@@ -129,9 +129,9 @@ def fitted(how: str) -> dict[str, str]:
 
 
 def decision_level(goal: BoundTarget) -> float | None:
-    """The probability from which the outcome counts as reached; with more than two classes only a
-    class that is to be reached with a probability has one, behind a threshold only a single class,
-    and a model that does not go by probabilities has none."""
+    """The probability from which the outcome counts as reached. With more than two classes, only a
+    class wanted with a probability has one; behind a threshold, only a single class; a model that
+    does not go by probabilities has none."""
     if goal.defers_to_predict or (goal.k > 2 and not (goal.soft and goal.is_lead)):
         return None
     levels: list[float] = (goal.least - goal.ahead).sigmoid().numpy().tolist()
@@ -139,7 +139,7 @@ def decision_level(goal: BoundTarget) -> float | None:
 
 
 def cost_probability(cfs: "Counterfactuals", *, width: int = WIDTH, height: int = 340) -> Any:
-    """What answers cost against how sure the model is of them, or what it estimates for them, one
+    """What answers cost against how sure the model is of them, or what it estimates for them: one
     dot per answer."""
     alt = optional("altair", "plot")
     # Thousands of dots hide each other, and what a regression model says is a number, not a share.
@@ -202,14 +202,14 @@ def _dots(cfs: "Counterfactuals", shown: NDArray[np.int64]) -> pd.DataFrame:
 
 
 def _decision_rules(alt: Any, levels: dict[str, float], scale: Any) -> tuple[list[Any], list[Any]]:
-    """Lines at the levels at which the outcome turns, the last one first, and their words."""
+    """Lines at the levels where the outcome turns, the last one first, and their labels."""
     rules = list[Any]()
     texts = list[Any]()
     for words, level in levels.items():
         rule = alt.Chart(pd.DataFrame({"level": [level], "words": [words]}))
         rule = rule.encode(y=alt.Y("level:Q", scale=scale))
         rules.insert(0, rule.mark_rule(color=QUIET, strokeDash=[5, 4], aria=False))
-        # On the side of the rule where no dot can lie: every answer is on the other.
+        # On the side of the rule where no dot can lie: every answer is on the other side.
         side = -8 if words.startswith("at most") else 12
         text = rule.mark_text(align="right", dx=-4, dy=side, color=QUIET, fontSize=12, aria=False)
         texts.append(text.encode(x=alt.value("width"), text="words:N"))
@@ -217,7 +217,7 @@ def _decision_rules(alt: Any, levels: dict[str, float], scale: Any) -> tuple[lis
 
 
 def _outcome(goal: BoundTarget, values: Any) -> tuple[str, list[str], dict[str, float]]:
-    """What the vertical axis shows: its name, the values as strings, and the levels at which the
+    """What the vertical axis shows: its name, the values as strings, and the levels where the
     outcome turns."""
     if isinstance(goal, IntervalTarget):
         ends = {"at least": goal.low, "at most": goal.high}
@@ -233,7 +233,7 @@ def _outcome(goal: BoundTarget, values: Any) -> tuple[str, list[str], dict[str, 
 
 
 def changed_features(cfs: "Counterfactuals", *, width: int = WIDTH) -> Any:
-    """In which share of the answers each feature is raised, lowered or switched to another
+    """The share of the answers in which each feature is raised, lowered or switched to another
     value."""
     alt = optional("altair", "plot")
     bars, order = change_shares(cfs)
@@ -275,8 +275,8 @@ def changed_features(cfs: "Counterfactuals", *, width: int = WIDTH) -> Any:
 
 
 def change_shares(cfs: "Counterfactuals") -> tuple[pd.DataFrame, list[str]]:
-    """Per feature and way of changing: how many answers and which share; and the features, most
-    often first."""
+    """For each feature and way of changing, the number and share of answers; and the features, most
+    frequent first."""
     found = moves(cfs, cfs.found)
     answers = max(int(cfs.found.sum()), 1)
     names = headings([m.feature for m in found])

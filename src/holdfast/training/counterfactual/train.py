@@ -1,11 +1,11 @@
-"""Counterfactual Training: networks that learn from their own counterfactuals while they are
-trained.
+"""Counterfactual Training: networks that learn from their own counterfactuals during
+training.
 
-In every epoch counterfactuals are searched for with the network as it is. Mature ones are set
-against real rows of the class they were to reach, so that explanations of the finished network look
-like data and lean less on what nobody can change; nascent ones serve as adversarial examples. The
-objective and its paper are in `objective.py`, the search in `search.py`. Variants of the objective
-and several seeds are one stack.
+In every epoch counterfactuals are searched for with the network as it is. Mature ones are
+contrasted with real rows of the class they were to reach, so explanations of the finished network
+look like data and lean less on what nobody can change; nascent ones serve as adversarial examples.
+The objective and its paper are in `objective.py`, the search in `search.py`. Variants of the
+objective and several seeds are one stack.
 """
 
 import hashlib
@@ -71,7 +71,7 @@ class CounterfactualTraining:
 
     @property
     def seeds(self) -> int:
-        """How many networks there are of each variant."""
+        """How many networks each variant has."""
         return len(self.bank) // len(self.bank.groups)
 
     @property
@@ -119,18 +119,18 @@ def train_counterfactual(
         recipe: a `Recipe` of a network, or a torch module to take one from, with a logit for each
             class.
         X, y, classes: as for `Recipe.fit`.
-        schema: how rows become numbers; also the limits of counterfactuals, and what may change in
-            them. Columns that may not are kept out of the contrast, so that the network leans less
-            on them.
-        objective: what is minimised: a `CounterfactualObjective`, or its name for one with the
-            weights of the paper.
+        schema: how rows become numbers; also the limits of counterfactuals and what may change in
+            them. Columns that may not are kept out of the contrast, so the network leans less on
+            them.
+        objective: what is minimised: a `CounterfactualObjective`, or the name of one with the
+            paper's weights.
         search: how counterfactuals are found; None: as in the paper.
         variants: name -> settings of its own: `objective`, `l_clf`, `l_div`, `l_reg`, `l_adv`, and
             of the search `lam`, `energy`, `tau`, `lr`. Networks that differ in these alone share
             initial weights, order and all draws.
         validation: rows and outcomes to measure the accuracy on after every epoch.
-        seeds: so many networks of each variant, with weights, order and draws from seed, seed + 1,
-            ..
+        seeds: the number of networks of each variant, with weights, order and draws from seed,
+            seed + 1, ..
         progress: show a bar on stderr, and a line for every epoch.
 
     >>> import holdfast as hf
@@ -179,7 +179,7 @@ def _base_run(
     classes: ClassNames | None,
     seed: int,
 ) -> BaseRun:
-    """The rows and the recipe, which must be one of a network that is not attacked."""
+    """The rows and the recipe, which must be of a network that is not attacked."""
     run = BaseRun.of(recipe, X, y, schema, classes, seed)
     if run.recipe.estimator is not None:
         raise SettingError(
@@ -200,7 +200,7 @@ def _shared_settings(
     schema: Schema,
     progress: bool,
 ) -> SharedSettings:
-    """What all networks have in common."""
+    """What all networks share."""
     generator = GeneratorSettings.of(search.generator)
     domain = Domain.of(
         x, schema.encoding(), spread=search.spread, categories=search.respect_categories
@@ -247,7 +247,7 @@ def _train_kind(
     )
     origins = run.origins(variation)
     if shared.kind != "plain":
-        # What a plain network does not depend on makes another network of the same seed.
+        # These settings, which a plain network does not use, make another network of the same seed.
         searched = (
             shared.kind,
             search.generator,
