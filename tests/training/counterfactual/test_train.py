@@ -56,16 +56,12 @@ def column(value: float, models: int = 1) -> Tensor:
 
 
 def search(
-    models: int = 1,
-    *,
-    lam: float = 0.001,
-    energy: float = 5.0,
-    tau: float = 0.75,
-    lr: float = 0.1,
-    steps: int = 30,
-    epsilon: float = 0.3,
+    models: int = 1, *, steps: int = 30, epsilon: float = 0.3, **weights: float
 ) -> SearchSettings:
-    return SearchSettings(*[column(v, models) for v in (lam, energy, tau, lr)], steps, epsilon)
+    """The usual settings, but for these."""
+    usual = {"lam": 0.001, "energy": 5.0, "tau": 0.75, "lr": 0.1}
+    columns = {name: column(value, models) for name, value in (usual | weights).items()}
+    return SearchSettings(**columns, steps=steps, epsilon=epsilon)
 
 
 def walked(
