@@ -41,16 +41,16 @@ def four_answers() -> Counterfactuals:
     x = SCHEMA.encode(BEFORE)
     z = SCHEMA.encode(AFTER)
     return Counterfactuals(
-        BEFORE,
-        AFTER,
-        x,
-        z,
-        scores,
-        goal,
-        codes,
-        ["", "", "no", "met"],
-        np.arange(4),
-        SCHEMA,
-        ("no", "yes"),
-        run,
+        before=BEFORE,
+        after=AFTER,
+        x=x,
+        x_cf=z,
+        scores=scores,
+        goal=goal,
+        status_codes=codes,
+        reasons=["", "", "no", "met"],
+        source=np.arange(4),
+        schema=SCHEMA,
+        classes=("no", "yes"),
+        run=run,
     )
