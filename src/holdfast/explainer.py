@@ -236,18 +236,18 @@ class Explainer(Method):
         reasons = verdicts.reasons(goal.describe(answers.scores), self.advice, time_budget)
         run = Run.of(self, model, wanted, seed, time.perf_counter() - budget.start)
         return Counterfactuals(
+            goal=goal,
             before=before.table,
-            after=answers.table,
             x=before.x,
+            after=answers.table,
             x_cf=answers.x,
             scores=answers.scores,
-            goal=goal,
+            source=source.numpy(),
             status_codes=verdicts.status,
             reasons=reasons,
-            source=source.numpy(),
+            run=run,
             schema=model.schema,
             classes=model.classes,
-            run=run,
             estimate_before=before.scores if model.is_regression else None,
         )
 

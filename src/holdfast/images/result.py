@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from torch import Tensor
 
 from holdfast import datasets
 from holdfast._core.result import as_json
-from holdfast.counterfactuals import Answers, Run
+from holdfast.counterfactuals import Answers
 from holdfast.distances import Distance, distance_of
-from holdfast.target import BoundTarget
 
 if TYPE_CHECKING:
     from holdfast.images.grid import By, Order
