@@ -361,19 +361,19 @@ class Counterfactuals(Answers):
             numbers = table[["holdfast:estimate_before"]].to_numpy(np.float64)
             estimate_before = torch.tensor(numbers, dtype=dtype)
         return cls(
-            before,
-            after,
-            schema.encode(before, dtype),
-            schema.encode(after, dtype),
-            scores,
-            goal,
-            codes,
-            list(table["holdfast:reason"]),
-            source,
-            schema,
-            tuple(content["classes"]),
-            run_of(content["run"]),
-            estimate_before,
+            before=before,
+            after=after,
+            x=schema.encode(before, dtype),
+            x_cf=schema.encode(after, dtype),
+            scores=scores,
+            goal=goal,
+            status_codes=codes,
+            reasons=list(table["holdfast:reason"]),
+            source=source,
+            schema=schema,
+            classes=tuple(content["classes"]),
+            run=run_of(content["run"]),
+            estimate_before=estimate_before,
         )
 
 
