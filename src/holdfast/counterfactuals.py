@@ -56,15 +56,20 @@ class Run:
         return cls(type(explainer).__name__, repr(explainer), *facts)
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Answers:
     """What answers about tables and about images have in common: a status and a reason for each,
     and a run."""
 
-    goal: BoundTarget
+    # (n, d) encoded rows, or (n, c, h, w) images, repeated where there are several answers to one
+    x: Tensor
+    x_cf: Tensor
     scores: Tensor  # (n, k) of the answers, by the bare model
+    goal: BoundTarget
     status_codes: npt.NDArray[np.int64]  # (n,) Status
     reasons: list[str]
     source: npt.NDArray[np.int64]  # (n,) number of the row, or the image, that is answered
+    classes: tuple[Any, ...]
     run: Run
 
     def __len__(self) -> int:
@@ -123,7 +128,7 @@ class Answers:
         )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Counterfactuals(Answers):
     """Answers, row by row. Rows without an answer stay, with the best attempt, their status and the
     reason.
@@ -144,16 +149,7 @@ class Counterfactuals(Answers):
 
     before: pd.DataFrame  # the rows that were asked about (repeated when a row has several answers)
     after: pd.DataFrame  # the rows a person would hand in
-    x: Tensor  # (n, d) the same, encoded
-    x_cf: Tensor
-    scores: Tensor  # (n, k) of `after`, by the bare model
-    goal: BoundTarget
-    status_codes: npt.NDArray[np.int64]  # (n,) Status
-    reasons: list[str]
-    source: npt.NDArray[np.int64]  # (n,) number of the row that is answered
     schema: Schema
-    classes: tuple[Any, ...]
-    run: Run
     estimate_before: Tensor | None = None  # (n, 1) what a regression model estimated for `before`
 
     def __iter__(self) -> Iterator["Counterfactuals"]:
@@ -365,19 +361,19 @@ class Counterfactuals(Answers):
             numbers = table[["holdfast:estimate_before"]].to_numpy(np.float64)
             estimate_before = torch.tensor(numbers, dtype=dtype)
         return cls(
-            before,
-            after,
-            schema.encode(before, dtype),
-            schema.encode(after, dtype),
-            scores,
-            goal,
-            codes,
-            list(table["holdfast:reason"]),
-            source,
-            schema,
-            tuple(content["classes"]),
-            run_of(content["run"]),
-            estimate_before,
+            before=before,
+            after=after,
+            x=schema.encode(before, dtype),
+            x_cf=schema.encode(after, dtype),
+            scores=scores,
+            goal=goal,
+            status_codes=codes,
+            reasons=list(table["holdfast:reason"]),
+            source=source,
+            schema=schema,
+            classes=tuple(content["classes"]),
+            run=run_of(content["run"]),
+            estimate_before=estimate_before,
         )
 
 

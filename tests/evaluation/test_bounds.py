@@ -37,29 +37,27 @@ def logistic_data(seed: int, n: int = 200, d: int = 5) -> tuple[Tensor, Tensor]:
 def descended(
     x: Tensor,
     y: Tensor,
-    epsilon: float,
+    epsilon: float | Tensor,
     *,
     eta: float,
     steps: int,
     start: Tensor,
     batch: int = 0,
-    ends: int = 0,
 ) -> Tensor:
     """(steps + 1, d) weights of gradient descent on mean_i log(1 + exp(-y w.x + epsilon |w|_1)),
     the exact worst case.
 
-    batch: rows per step, 0 for all; ends: so many columns at the end are not attacked.
+    epsilon: of all columns, or (d,) of each; batch: rows per step, 0 for all.
     """
     w = start.clone()
     path = [start.clone()]
-    free = torch.ones_like(w)
-    free[len(w) - ends :] = 0
+    radius = epsilon * torch.ones_like(w)
     for t in range(steps):
         rows = torch.arange(batch) + t * batch if batch else torch.arange(len(x))
         xs = x[rows % len(x)]
         ys = y[rows % len(x)]
-        part = torch.sigmoid(-(ys * (xs @ w) - epsilon * (free * w).abs().sum()))
-        w = w - eta * (part[:, None] * (epsilon * free * w.sign() - ys[:, None] * xs)).mean(0)
+        part = torch.sigmoid(-(ys * (xs @ w) - (radius * w).abs().sum()))
+        w = w - eta * (part[:, None] * (radius * w.sign() - ys[:, None] * xs)).mean(0)
         path.append(w)
     return torch.stack(path)
 
@@ -356,8 +354,10 @@ def test_bounds_with_an_intercept() -> None:
     steps = 100
     epsilon = 0.2
     s = 1.0
+    attacked = torch.ones(6).double()
+    attacked[-1] = 0
     paths = [
-        descended(ended, y, e, eta=eta, steps=steps, start=gaussian(6, 6), ends=1)
+        descended(ended, y, e * attacked, eta=eta, steps=steps, start=gaussian(6, 6))
         for e in (0.0, epsilon)
     ]
     for t in range(steps + 1):

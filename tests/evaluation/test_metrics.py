@@ -105,15 +105,8 @@ def test_the_module_shows_metrics_and_nothing_else() -> None:
         for name in dir(module):
             assert callable(getattr(module, name))
             assert getattr(module, name).__doc__
-    assert dir(hf.metrics) == [
-        "cost",
-        "distance_to_data",
-        "estimate",
-        "outlier_factor",
-        "probability",
-        "sparsity",
-        "validity",
-    ]
+    names = "cost distance_to_data estimate outlier_factor probability sparsity validity"
+    assert " ".join(dir(hf.metrics)) == names
 
 
 # ---- the result itself

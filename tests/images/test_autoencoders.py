@@ -522,17 +522,8 @@ def plainly(e: Prototype, net: ImageModel, x: Tensor, t: int) -> tuple[Tensor, i
 def guided() -> Prototype:
     """Weights at which both the hinge and the prototype matter, and some pairs fail in the first
     round."""
-    e = Prototype(
-        beta=0.005,
-        gamma=2.0,
-        theta=2.0,
-        c=3.0,
-        bisections=2,
-        steps=20,
-        lr=0.03,
-        k=3,
-        autoencoder=coder(),
-    )
+    weights: dict[str, Any] = {"beta": 0.005, "gamma": 2.0, "theta": 2.0, "c": 3.0}
+    e = Prototype(**weights, bisections=2, steps=20, lr=0.03, k=3, autoencoder=coder())
     return e.fit(model(), digits()[:1000])
 
 

@@ -304,7 +304,7 @@ def test_label_noise_turns_two_in_a_hundred_into_other_classes() -> None:
 
 def test_history_is_retrained_on_older_windows() -> None:
     years = 2000 + np.arange(N) % 5
-    run = BaseRun.of(RECIPE, X, Y, SCHEMA, [0, 1, 2], 7, None, years, 2)
+    run = BaseRun.of(RECIPE, X, Y, SCHEMA, [0, 1, 2], 7, time=years, window=2)
     assert run.in_use().X.equals(X[years >= 2003])
     parts = family("history")(run, range(6))
     assert [len(part) for part in parts] == [2, 2, 2]
@@ -321,7 +321,7 @@ def test_history_is_retrained_on_older_windows() -> None:
         assert part.weights == part.order
     assert len({seed for part in parts for seed in part.weights}) == 6
     # Without a window: all that there was so far.
-    grown = family("history")(BaseRun.of(RECIPE, X, Y, SCHEMA, [0, 1, 2], 7, None, years), range(3))
+    grown = family("history")(BaseRun.of(RECIPE, X, Y, SCHEMA, [0, 1, 2], 7, time=years), range(3))
     assert [part.kept[0].tolist() for part in grown] == [
         (years < end).tolist() for end in (2004, 2003, 2002)
     ]

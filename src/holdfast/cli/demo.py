@@ -89,15 +89,7 @@ def _demo(out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     train, test = applicants()
     fitted = pipeline().fit(train.X, train.y)
-    recourse = hf.Recourse(
-        fitted,
-        train.X,
-        train.y,
-        schema=train.schema,
-        hold=HOLD,
-        banks=hf.Banks(models=MODELS),
-        progress=True,
-    )
+    recourse = search_for(fitted, train, progress=True)
     refused = refused_by(recourse.model, test, out)
     hf.datasets.write_table(train.X.assign(outcome=train.y), out / "training.csv")
     train.schema.save(out / "schema.toml")
@@ -168,6 +160,21 @@ def pipeline() -> Any:
     )
     scorecard = untyped("sklearn.linear_model").LogisticRegression(C=0.1)
     return untyped("sklearn.pipeline").make_pipeline(encode, scorecard)
+
+
+def search_for(fitted: Any, train: "Dataset", progress: bool = False) -> "hf.Recourse":
+    """What makes the demo's plans for a pipeline that is fitted to these rows."""
+    import holdfast as hf
+
+    return hf.Recourse(
+        fitted,
+        train.X,
+        train.y,
+        schema=train.schema,
+        hold=HOLD,
+        banks=hf.Banks(models=MODELS),
+        progress=progress,
+    )
 
 
 def refused_by(model: "hf.Model", test: "Dataset", out: Path) -> "pd.DataFrame":

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from holdfast._core.checks import trained_part
 from holdfast._core.progress import Progress
 from holdfast._core.rows import COLUMN_BLOCK, RowBlocks, chunks
 from holdfast.errors import SettingError
@@ -259,11 +260,7 @@ class ImageCoder(StoredSettings):
 
     def fitted(self) -> Codec:
         """The trained network, or an error that says what to do."""
-        if not hasattr(self, "net_"):
-            raise SettingError(
-                f"this {type(self).__name__} has not been fitted; call .fit(images) first"
-            )
-        return self.net_
+        return trained_part(self, "net_", ".fit(images)")
 
     def encode(self, x: Any) -> Tensor:
         """Images -> codes (n, *code); an image's code does not depend on the others."""

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from holdfast._core.checks import did_you_mean, listed
+from holdfast._core.checks import did_you_mean, listed, trained_part
 from holdfast._core.params import Settings
 from holdfast._core.progress import Progress, Shown
 from holdfast._core.types import Outcomes
@@ -98,11 +98,7 @@ class ImageClassifier(Settings, ABC):
 
     def fitted(self) -> ImageModel:
         """The model, once there is one."""
-        if not hasattr(self, "model_"):
-            raise SettingError(
-                f"this {type(self).__name__} has not been fitted; call .fit(images, labels) first"
-            )
-        return self.model_
+        return trained_part(self, "model_", ".fit(images, labels)")
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

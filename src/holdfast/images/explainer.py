@@ -8,17 +8,16 @@ the bare model judges what comes back.
 
 import time
 import warnings
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Self, cast, final
+from typing import Any, Self, cast, final
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from holdfast._core.params import Settings
 from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import limited_threads, per_row
@@ -26,6 +25,7 @@ from holdfast._core.types import Outcomes
 from holdfast._core.version import version
 from holdfast.counterfactuals import Run
 from holdfast.errors import SettingError, TargetError
+from holdfast.explainer import Method
 from holdfast.images.model import ImageModel, ImageModelLike, ImagesLike, as_images, words
 from holdfast.images.result import ImageCounterfactuals
 from holdfast.problem import TimeBudget, check_limits
@@ -74,21 +74,13 @@ class ImageFound:
         return torch.full((len(self.x),), budget.ran_out)
 
 
-class ImageExplainer(Settings, ABC):
+class ImageExplainer(Method):
     """A way to find counterfactual images. Subclasses are dataclasses: fields are the settings.
 
     >>> import holdfast as hf
     >>> issubclass(hf.DeDUCE, hf.images.ImageExplainer)
     True
     """
-
-    title: ClassVar[str] = ""
-    paper: ClassVar[str] = ""
-    when: ClassVar[str] = ""  # one sentence: when to use it
-    cost: ClassVar[str] = ""  # one sentence: how many passes through the model it takes
-    needs_grad: ClassVar[bool] = True
-    needs_data: ClassVar[bool] = False
-    advice: ClassVar[str] = "try other settings"
 
     # how likely the wanted class must become; None: likelier than any other
     min_probability: float | None = None
@@ -103,10 +95,6 @@ class ImageExplainer(Settings, ABC):
     ) -> Self:
         """Learn what the method needs from data (learnt attributes end in _); some need nothing."""
         return self
-
-    def check(self, model: ImageModel) -> None:
-        """Raise an error if the settings cannot work with this model."""
-        return
 
     @final
     def explain(
@@ -167,18 +155,18 @@ class ImageExplainer(Settings, ABC):
         codes = torch.where(done, int(Status.ALREADY_MET), searched)
         run = self._run(net, target, seed, time.perf_counter() - budget.start)
         return ImageCounterfactuals(
-            x,
-            found.x,
-            scores,
-            goal,
-            codes.numpy(),
-            self._reasons(codes, goal.value(scores), found.ran_out(budget), budget),
-            source.numpy(),
-            own[source].numpy(),
-            found.iterations.numpy(),
-            found.passes,
-            net.classes,
-            run,
+            x=x,
+            x_cf=found.x,
+            scores=scores,
+            goal=goal,
+            status_codes=codes.numpy(),
+            reasons=self._reasons(codes, goal.value(scores), found.ran_out(budget), budget),
+            source=source.numpy(),
+            own=own[source].numpy(),
+            iterations=found.iterations.numpy(),
+            passes=found.passes,
+            classes=net.classes,
+            run=run,
         )
 
     def _searched(self, problem: ImageSearchProblem, rows: Tensor) -> ImageFound:

@@ -264,18 +264,18 @@ def _from_arrow(table: Any, content: dict[str, Any]) -> "ImageCounterfactuals":
     columns = [torch.as_tensor(np.array(table[c].to_numpy())) for c in names]
     goal = BoundTarget(torch.as_tensor(numbers("target")), k=len(names), **content["goal"])
     return ImageCounterfactuals(
-        images("image"),
-        images("counterfactual"),
-        torch.stack(columns, 1),
-        goal,
-        numbers("status"),
-        table["reason"].to_pylist(),
-        numbers("row"),
-        numbers("own"),
-        numbers("iterations"),
-        int(content["passes"]),
-        tuple(content["classes"]),
-        run_of(content["run"]),
+        x=images("image"),
+        x_cf=images("counterfactual"),
+        scores=torch.stack(columns, 1),
+        goal=goal,
+        status_codes=numbers("status"),
+        reasons=table["reason"].to_pylist(),
+        source=numbers("row"),
+        own=numbers("own"),
+        iterations=numbers("iterations"),
+        passes=int(content["passes"]),
+        classes=tuple(content["classes"]),
+        run=run_of(content["run"]),
     )
 
 

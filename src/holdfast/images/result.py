@@ -8,20 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from torch import Tensor
 
 from holdfast import datasets
 from holdfast._core.result import as_json
-from holdfast.counterfactuals import Answers, Run
+from holdfast.counterfactuals import Answers
 from holdfast.distances import Distance, distance_of
-from holdfast.target import BoundTarget
 
 if TYPE_CHECKING:
     from holdfast.images.grid import By, Order
     from holdfast.render.svg import Svg
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class ImageCounterfactuals(Answers):
     """Answers, pair by pair. Pairs without an answer stay, with the last attempt, their status and
     the reason.
@@ -36,19 +34,10 @@ class ImageCounterfactuals(Answers):
     (3, 3, [0])
     """
 
-    x: Tensor  # (n, c, h, w) the images that were asked about, repeated for each wanted class
-    x_cf: Tensor
-    scores: Tensor  # (n, k) of `x_cf`, by the bare model
-    goal: BoundTarget
-    status_codes: npt.NDArray[np.int64]  # (n,) Status
-    reasons: list[str]
-    source: npt.NDArray[np.int64]  # (n,) number of the image that is answered
     # (n,) number of the image's own class: its label, or what the model says
     own: npt.NDArray[np.int64]
     iterations: npt.NDArray[np.int64]  # (n,) steps of the search
     passes: int  # images that went forward and backward through the model
-    classes: tuple[Any, ...]
-    run: Run
 
     @property
     def label(self) -> npt.NDArray[Any]:

@@ -6,6 +6,7 @@ returned are those of the epoch with the least loss on rows held out.
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import pandas as pd
@@ -30,6 +31,18 @@ from holdfast.schema.schema import Schema
 
 HIDDEN = (1024, 128)  # as Black et al. 2022 have it
 Objective = Callable[[Tensor, bool, float], Tensor]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How fast an autoencoder learns, and when it stops; see `autoencoder`."""
+
+    epochs: int
+    batch_size: int
+    lr: float
+    patience: int
+    warm_up: int
+    weight_decay: float
 
 
 def autoencoder(
@@ -101,12 +114,7 @@ def autoencoder(
             _objective(nets, groups, parts, beta, generator),
             bar,
             generator,
-            epochs=epochs,
-            batch_size=batch_size,
-            lr=lr,
-            patience=patience,
-            warm_up=warm_up,
-            weight_decay=weight_decay,
+            Schedule(epochs, batch_size, lr, patience, warm_up, weight_decay),
         )
     return TableAutoencoder(nets[0], nets[1], groups, history, given)
 
@@ -199,27 +207,21 @@ def _train(
     loss: Objective,
     bar: Progress,
     generator: torch.Generator,
-    *,
-    epochs: int,
-    batch_size: int,
-    lr: float,
-    patience: int,
-    warm_up: int,
-    weight_decay: float,
+    how: Schedule,
 ) -> tuple[tuple[float, float], ...]:
-    """Adam until the loss on `test` has not fallen for `patience` epochs; the best weights stay in
+    """Adam until the loss on `test` has not fallen for long enough; the best weights stay in
     `nets`."""
     parameters = [p for net in nets for p in net.parameters()]
-    optimizer: Any = torch.optim.Adam(parameters, lr=lr, weight_decay=weight_decay)
+    optimizer: Any = torch.optim.Adam(parameters, lr=how.lr, weight_decay=how.weight_decay)
     history: list[tuple[float, float]] = []
     best = math.inf
     epochs_since = 0
     best_states: list[dict[str, Tensor]] = []
-    bar.total(epochs)
-    for epoch in range(epochs):
+    bar.total(how.epochs)
+    for epoch in range(how.epochs):
         total = 0.0
-        share = min(1.0, epoch / warm_up) if warm_up else 1.0
-        for rows in chunks(torch.randperm(len(train), generator=generator), batch_size):
+        share = min(1.0, epoch / how.warm_up) if how.warm_up else 1.0
+        for rows in chunks(torch.randperm(len(train), generator=generator), how.batch_size):
             optimizer.zero_grad()
             value: Any = loss(train[rows], True, share)
             value.backward()
@@ -230,17 +232,17 @@ def _train(
         history.append((total / len(train), now))
         bar.step(1)
         # Until the whole beta counts, the loss minimised is not the loss measured.
-        if epoch < warm_up - 1:
+        if epoch < how.warm_up - 1:
             continue
         epochs_since += 1
         if now < best:
             best = now
             epochs_since = 0
             best_states = [{k: v.clone() for k, v in net.state_dict().items()} for net in nets]
-        if epochs_since >= patience:
+        if epochs_since >= how.patience:
             break
     if not best_states:
-        raise SettingError(f"training the autoencoder diverged; lower lr ({lr:g})")
+        raise SettingError(f"training the autoencoder diverged; lower lr ({how.lr:g})")
     for net, state in zip(nets, best_states, strict=True):
         net.load_state_dict(state)
         net.eval().requires_grad_(False)

@@ -23,7 +23,7 @@ exceeds kappa.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import torch
 from torch import Tensor
@@ -96,6 +96,7 @@ class MinCost(Explainer):
     norm: Norm | Distance = 1
     steps: int = 60
     bisections: int = 5
+    _: KW_ONLY
     lr: float = 0.02
     kappa: float = 0.0
     linearise: int = 20

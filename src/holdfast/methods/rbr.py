@@ -21,7 +21,7 @@ and the boundary lies between rows a person can hand in; `relaxed` makes it the 
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cache
 
 import torch
@@ -102,6 +102,7 @@ class RBR(DataMethod):
     delta_plus: float = 0.2
     sigma: float = 1.0
     samples: int = 200
+    _: KW_ONLY
     neighbors: int = 1000
     scan: int = 100
     radius: float = 0.2

@@ -17,7 +17,7 @@ in place of one random sign step, and without letting the shifts of all steps ad
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import torch
@@ -99,6 +99,7 @@ class ROAR(Explainer):
     steps: int = 500
     tolerance: float = 1e-4
     restarts: int = 5
+    _: KW_ONLY
     samples: int = 5000
     noise: float = 0.1
     kernel: float = 0.75

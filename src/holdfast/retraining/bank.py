@@ -32,6 +32,7 @@ from holdfast.retraining.model_group import ModelGroup, group_of_one, sample_of,
 from holdfast.retraining.next_training import USUAL_SPREAD
 from holdfast.retraining.outcomes import ClassNames, outcomes, plain
 from holdfast.retraining.recipe import Recipe, RecipeLike
+from holdfast.retraining.row_facts import BesideFeatures
 from holdfast.retraining.split import BankSplit, Counts, disjoint
 from holdfast.schema.schema import Schema
 
@@ -128,6 +129,7 @@ class ModelBank:
             raise SettingError(f"seed must be an integer, got {seed!r}")
         if workers is not None and workers < 1:
             raise SettingError(f"workers must be at least 1, got {workers}")
+        beside: BesideFeatures = {"time": time, "groups": groups, "sample_weight": sample_weight}
         whole = BaseRun.of(
             recipe,
             X,
@@ -136,12 +138,10 @@ class ModelBank:
             classes,
             seed,
             pool,
-            time,
-            window,
-            groups=groups,
-            sample_weight=sample_weight,
+            window=window,
             fit_params=fit_params,
             spread=spread,
+            **beside,
         )
         made = made_groups(whole, wanted, workers=workers, progress=progress, cache=cache)
         run = whole.in_use()

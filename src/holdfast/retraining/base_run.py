@@ -4,12 +4,11 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from holdfast._core.checks import require_integer
@@ -34,7 +33,7 @@ from holdfast.retraining.loop import Variation, derived, fit_stack
 from holdfast.retraining.next_training import USUAL_SPREAD
 from holdfast.retraining.outcomes import ClassNames, as_named, class_numbers, numbers, outcomes
 from holdfast.retraining.recipe import Recipe, RecipeLike
-from holdfast.retraining.row_facts import RowFacts
+from holdfast.retraining.row_facts import BesideFeatures, RowFacts
 from holdfast.schema.schema import Schema
 
 MOST_AGO = 3  # how many periods back the windows of the family `history` end
@@ -77,15 +76,13 @@ class BaseRun:
         classes: ClassNames | None = None,
         seed: int = 0,
         pool: Sequence[int] | None = None,
-        time: str | ArrayLike | None = None,
-        window: int | None = None,
         *,
-        groups: str | ArrayLike | None = None,
-        sample_weight: str | ArrayLike | None = None,
+        window: int | None = None,
         fit_params: Mapping[str, Any] | None = None,
         spread: float = USUAL_SPREAD,
+        **beside: Unpack[BesideFeatures],
     ) -> "BaseRun":
-        facts = RowFacts.of(X, schema, time, groups, sample_weight)
+        facts = RowFacts.of(X, schema, **beside)
         run = cls._of_table(
             recipe, facts.table, y, schema, classes, seed, pool, facts.periods, window
         )

@@ -2,7 +2,7 @@
 together, how much they count."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -22,6 +22,15 @@ MOST_PERIODS = 12  # up to this many different values of a time, each is a perio
 TIME_BLOCKS = 24  # the fewest blocks of rows drawn together, if rows have a time
 
 
+class BesideFeatures(TypedDict, total=False):
+    """What may be said of rows beside their features: each by the name of a column, or row by
+    row."""
+
+    time: str | ArrayLike | None
+    groups: str | ArrayLike | None
+    sample_weight: str | ArrayLike | None
+
+
 @dataclass(frozen=True)
 class RowFacts:
     """What is known about the rows of a table besides their features.
@@ -39,12 +48,12 @@ class RowFacts:
         cls,
         X: pd.DataFrame,
         schema: Schema,
-        time: str | ArrayLike | None,
-        groups: str | ArrayLike | None,
-        weight: str | ArrayLike | None,
+        time: str | ArrayLike | None = None,
+        groups: str | ArrayLike | None = None,
+        sample_weight: str | ArrayLike | None = None,
     ) -> "RowFacts":
         n = len(X)
-        named = {"times": time, "groups": groups, "weights": weight}
+        named = {"times": time, "groups": groups, "weights": sample_weight}
         values = {what: _column(X, what, given) for what, given in named.items()}
         no_features = {given for given in named.values() if isinstance(given, str)} - set(
             schema.names

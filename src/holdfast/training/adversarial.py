@@ -24,12 +24,13 @@ from holdfast.retraining.model_group import ModelGroup
 from holdfast.retraining.outcomes import ClassNames
 from holdfast.retraining.recipe import RecipeLike
 from holdfast.schema.schema import Schema
+from holdfast.training._by_seed import NetworksBySeed
 
 EPSILONS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 
 
-@dataclass(frozen=True, eq=False)
-class AdversarialModels:
+@dataclass(frozen=True, eq=False, repr=False)
+class AdversarialModels(NetworksBySeed):
     """Networks trained against attacks of growing radius, and the rows they learnt from; made by
     `train_adversarial`.
 
@@ -49,13 +50,12 @@ class AdversarialModels:
     y: "pd.Series[Any]"
 
     @property
-    def seeds(self) -> int:
-        """How many networks each epsilon has."""
-        return len(self.bank) // len(self.epsilon)
-
-    @property
     def schema(self) -> Schema:
         return self.bank.schema
+
+    @property
+    def varied(self) -> str:
+        return f"epsilon in {list(self.epsilon)}"
 
     @staticmethod
     def name(epsilon: float) -> str:
@@ -69,8 +69,7 @@ class AdversarialModels:
             raise SettingError(
                 f"no network was trained with epsilon {epsilon:g}; there are {radii}"
             )
-        if not 0 <= seed < self.seeds:
-            raise SettingError(f"there are {self.seeds} networks of each epsilon, no number {seed}")
+        self.check_seed(seed, "epsilon")
         return self.bank.model(self.epsilon.index(epsilon) * self.seeds + seed)
 
     def wanted_classes(self, X: pd.DataFrame, target: Label | None = None) -> np.ndarray[Any, Any]:
@@ -98,9 +97,6 @@ class AdversarialModels:
         """A bank of some of the seeds, all epsilons."""
         members = slice(seeds.start, seeds.stop)
         return replace(self.bank, groups=tuple(group.part(members) for group in self.bank.groups))
-
-    def __repr__(self) -> str:
-        return f"AdversarialModels({self.seeds} networks for each epsilon in {list(self.epsilon)})"
 
 
 def train_adversarial(

@@ -13,13 +13,9 @@ from holdfast.errors import SettingError
 from holdfast.models.scores import probabilities
 from holdfast.render.charts.theme import (
     BLUE,
-    GREEN,
-    GREY,
     INK,
     MOST_DOTS,
-    ORANGE,
-    PINK,
-    RED,
+    UNWANTED,
     Span,
     coloured,
     evenly,
@@ -33,7 +29,6 @@ if TYPE_CHECKING:
     from holdfast.counterfactuals import Counterfactuals
     from holdfast.models.base import Model
 
-OTHERS = (ORANGE, GREEN, RED, PINK, GREY)  # classes that are not wanted
 GRID = 60  # cells per side of the map of probabilities
 BANDS = 10  # shades of the map
 # unlikely, undecided, likely: pale, under dots of the full colours
@@ -135,7 +130,7 @@ def _map(alt: Any, shades: pd.DataFrame, names: list[str], spans: list[Span], ta
 
 def _dots(alt: Any, dots: pd.DataFrame, classes: Sequence[Any], target: Any) -> Any:
     others = [str(c) for c in classes if c != target]
-    colours = [OTHERS[i % len(OTHERS)] for i in range(len(others))]
+    colours = [UNWANTED[i % len(UNWANTED)] for i in range(len(others))]
     colour = coloured("class", [*others, str(target)], [*colours, BLUE], symbolType="circle")
     return (
         alt.Chart(dots)

@@ -41,6 +41,7 @@ FONT = "Arial, Helvetica, 'Liberation Sans', sans-serif"
 WIDTH = 478  # of the whole picture, labels included: half of the report's page
 # of methods, models and the like, repeated as needed
 COLOURS = [BLUE, ORANGE, GREEN, RED, PINK, SKY, GREY]
+UNWANTED = (ORANGE, GREEN, RED, PINK, GREY)  # of classes that are not the wanted one
 Span = tuple[float, float]
 
 

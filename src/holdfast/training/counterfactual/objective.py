@@ -28,7 +28,7 @@ every epoch, as in all training here.
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -92,16 +92,28 @@ class SharedSettings:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class Contrast:
+    """What M networks learn, and how: rows x (n, ..) with the numbers of their classes, and the
+    variant of each network."""
+
+    x: Tensor
+    labels: Tensor
+    classes: int
+    variation: Variation  # of which only the seeds count
+    variants: Sequence[Variant]
+    shared: SharedSettings
+    loop: RobustLoop
+
+    def part(self, members: slice) -> "Contrast":
+        """That of some of the networks."""
+        return replace(self, variation=self.variation[members], variants=self.variants[members])
+
+
 def fit_contrast(
     module: nn.Module,
     start: Start,
-    x: Tensor,
-    labels: Tensor,
-    classes: int,
-    variation: Variation,
-    variants: Sequence[Variant],
-    shared: SharedSettings,
-    loop: RobustLoop,
+    contrast: Contrast,
     bar: Progress,
     validation: tuple[Tensor, Tensor] | None = None,
     names: Sequence[str] = (),
@@ -109,9 +121,8 @@ def fit_contrast(
     """Train networks.
 
     Args:
-        module, start, x, labels, variation, loop: as for `fit_stack`; only a variation's seeds
-            count.
-        classes, variants: how many classes there are, and the variant of each network.
+        module, start: as for `fit_stack`.
+        contrast: what they learn.
         validation: rows and classes to measure the accuracy on after every epoch.
         names: what to call each network in an epoch's line, which is about the first of those that
             train together.
@@ -121,17 +132,15 @@ def fit_contrast(
             M, 7), and the
         seconds that epochs took. A network is the same, up to rounding, whatever trains beside it.
     """
-    numbers = torch.full(
-        (loop.epochs, len(variation), len(COLUMNS)), torch.nan, dtype=torch.float64
-    )
+    loop = contrast.loop
+    networks = len(contrast.variants)
+    numbers = torch.full((loop.epochs, networks, len(COLUMNS)), torch.nan, dtype=torch.float64)
     seconds = [0.0] * loop.epochs
 
     def train(models: ModelStack, x: Tensor, part: slice) -> dict[str, Tensor]:
-        _check_outputs(models, x, classes)
+        _check_outputs(models, x, contrast.classes)
         held_out = None if validation is None else (validation[0].to(x.dtype), validation[1])
-        training = ContrastTraining(
-            models, x, labels, classes, variation[part], variants[part], shared, loop
-        )
+        training = ContrastTraining(models, replace(contrast.part(part), x=x))
         for epoch in range(loop.epochs):
             begin = time.perf_counter()
             numbers[epoch, part] = training.epoch(epoch, held_out)
@@ -140,7 +149,8 @@ def fit_contrast(
             bar.say(_words(epoch, loop.epochs, numbers[epoch, part][0], *names[part][:1]))
         return models.state()
 
-    return fit_in_parts(module, start, x, variation, loop, train), numbers, seconds
+    models = fit_in_parts(module, start, contrast.x, contrast.variation, loop, train)
+    return models, numbers, seconds
 
 
 def _check_outputs(models: ModelStack, x: Tensor, classes: int) -> None:
@@ -175,30 +185,24 @@ class SearchBuffers:
 class ContrastTraining:
     """One run of a stack."""
 
-    def __init__(
-        self,
-        models: ModelStack,
-        x: Tensor,
-        labels: Tensor,
-        classes: int,
-        variation: Variation,
-        variants: Sequence[Variant],
-        shared: SharedSettings,
-        loop: RobustLoop,
-    ) -> None:
+    def __init__(self, models: ModelStack, contrast: Contrast) -> None:
+        x = contrast.x
+        shared = contrast.shared
+        loop = contrast.loop
         self.models = models
         self.x = x
-        self.labels = labels
+        self.labels = contrast.labels
         self.shared = shared
         self.loop = loop
         self.flat = x.flatten(1)
         self.shape = tuple(x.shape[1:]) if x.ndim > 2 else ()
         self.optimizer = loop.optimizer_for(models.theta)
-        self.orders = Orders(variation, len(x))
+        self.orders = Orders(contrast.variation, len(x))
         self.plain = loop.epochs if shared.kind == "plain" else round(shared.burn_in * loop.epochs)
 
         def each(name: str) -> Tensor:
-            return torch.tensor([getattr(v, name) for v in variants], dtype=x.dtype)[:, None, None]
+            values = [getattr(variant, name) for variant in contrast.variants]
+            return torch.tensor(values, dtype=x.dtype)[:, None, None]
 
         self.clf = each("clf")
         self.div = each("div")
@@ -211,8 +215,8 @@ class ContrastTraining:
         self.search = SearchSettings(lam, energy, tau, lr, shared.steps, shared.epsilon)
         self.weighted = bool((self.clf != 1).any())
         # Drawn for all networks alike, so variants differ in their settings alone.
-        self.draws = RowDraws(variation, len(x), shared.count)
-        self.classes = ClassRows.of(labels, classes)
+        self.draws = RowDraws(contrast.variation, len(x), shared.count)
+        self.classes = ClassRows.of(contrast.labels, contrast.classes)
         self.buffers = dict[int, SearchBuffers]()
         self.splits = dict[tuple[int, int], BatchSplit]()
         if shared.kind != "plain" and int((self.classes.size > 0).sum()) < 2:

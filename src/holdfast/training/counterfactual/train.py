@@ -28,10 +28,12 @@ from holdfast.retraining.model_group import ModelGroup
 from holdfast.retraining.outcomes import ClassNames, class_names, class_numbers, outcomes
 from holdfast.retraining.recipe import RecipeLike
 from holdfast.schema.schema import Schema
+from holdfast.training._by_seed import NetworksBySeed
 from holdfast.training.counterfactual.domain import Domain
 from holdfast.training.counterfactual.generators import GeneratorSettings
 from holdfast.training.counterfactual.objective import (
     COLUMNS,
+    Contrast,
     SharedSettings,
     Variant,
     fit_contrast,
@@ -45,8 +47,8 @@ from holdfast.training.counterfactual.settings import (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class CounterfactualTraining:
+@dataclass(frozen=True, eq=False, repr=False)
+class CounterfactualTraining(NetworksBySeed):
     """Networks trained with their own counterfactuals, by variant; made by `train_counterfactual`.
 
     >>> import holdfast as hf
@@ -70,9 +72,8 @@ class CounterfactualTraining:
         return tuple(self.bank.families)
 
     @property
-    def seeds(self) -> int:
-        """How many networks each variant has."""
-        return len(self.bank) // len(self.bank.groups)
+    def varied(self) -> str:
+        return f"of {listed(self.variants)}"
 
     @property
     def model(self) -> Model:
@@ -85,17 +86,13 @@ class CounterfactualTraining:
             raise SettingError(
                 f"no variant {variant!r} was trained; {did_you_mean(variant, self.variants)}"
             )
-        if not 0 <= seed < self.seeds:
-            raise SettingError(f"there are {self.seeds} networks of each variant, no number {seed}")
+        self.check_seed(seed, "variant")
         networks = self.bank.groups[self.variants.index(variant)].networks
         recipe = self.bank.recipe
         assert networks is not None
         assert recipe is not None
         module = recipe.as_module(networks, seed)
         return Model.of(module, self.bank.schema, classes=self.bank.classes)
-
-    def __repr__(self) -> str:
-        return f"CounterfactualTraining({self.seeds} networks for each of {listed(self.variants)})"
 
 
 def train_counterfactual(
@@ -231,16 +228,12 @@ def _train_kind(
     module = run.recipe.network(run.x.shape[1], len(run.classes))
     variation = Variation(seeds * len(variants), seeds * len(variants))
     settings = [variant for variant in variants.values() for _ in seeds]
+    classes = len(run.classes)
+    contrast = Contrast(run.x, run.labels, classes, variation, settings, shared, run.recipe)
     models, numbers, seconds = fit_contrast(
         module,
         run.recipe.start(module),
-        run.x,
-        run.labels,
-        len(run.classes),
-        variation,
-        settings,
-        shared,
-        run.recipe,
+        contrast,
         bar,
         held_out,
         [f"{name}, seed {seed}:" for name in variants for seed in seeds],
