@@ -24,7 +24,13 @@ NUMBERED = re.compile(
     r" ([A-C]?)(\d+)[a-z]?(?: to (\d+))?"
 )
 LISTED = ElementList(
-    "doe2020", "Title", "Doe, 2020", {"Eq. 1": "one", "Eq. 2": "two", "Table 1": "all"}, {}, {}
+    name="doe2020",
+    title="Title",
+    cited="Doe, 2020",
+    elements={"Eq. 1": "one", "Eq. 2": "two", "Table 1": "all"},
+    differs={},
+    not_here={},
+    not_tested={},
 )
 HERE = [Mark("doe2020", name, "src/a.py", "f") for name in LISTED.elements]
 TESTED = [Mark("doe2020", name, "tests/test_a.py", "test_f") for name in ("Eq. 1", "Eq. 2")]
@@ -82,6 +88,12 @@ def test_reasons_go_when_they_are_no_longer_true() -> None:
     assert problems([late], HERE, TESTED) == ["doe2020 Eq. 1 is tested, and is said not to be"]
     late = replace(LISTED, not_here={"Eq. 9": "because"})
     assert problems([late], HERE, TESTED) == ["doe2020 Eq. 9 has a reason and is not listed"]
+
+
+def test_only_what_is_here_can_differ() -> None:
+    other = replace(LISTED, differs={"Eq. 1": "larger"})
+    assert problems([other], HERE, TESTED) == []
+    assert problems([other], HERE[1:], TESTED) == ["doe2020 Eq. 1 differs, and has no home"]
 
 
 @pytest.mark.parametrize(("paper", "element"), [("doe2020", "Eq. 3"), ("roe2021", "Eq. 1")])

@@ -31,12 +31,14 @@ Documented = ast.Module | ast.ClassDef | ast.FunctionDef
 
 @dataclass(frozen=True)
 class ElementList:
-    """What a paper has: name -> what it is, and the reasons for what is missing here."""
+    """What a paper has: name -> what it is, in what the code differs from it, and the reasons for
+    what is missing here."""
 
     name: str
     title: str
     cited: str
     elements: dict[str, str]
+    differs: dict[str, str]
     not_here: dict[str, str]
     not_tested: dict[str, str]
 
@@ -64,6 +66,7 @@ def read_list(name: str) -> ElementList:
         listed["title"],
         listed["cited"],
         listed["elements"],
+        listed.get("differs", {}),
         listed.get("not_here", {}),
         listed.get("not_tested", {}),
     )
@@ -132,12 +135,9 @@ def problems(
         if mark.paper not in by_name or mark.element not in by_name[mark.paper].elements
     ]
     for paper in by_name.values():
-        for reasons in (paper.not_here, paper.not_tested):
-            out += [
-                f"{paper.name} {name} has a reason and is not listed"
-                for name in reasons
-                if name not in paper.elements
-            ]
+        for name in (*paper.differs, *paper.not_here, *paper.not_tested):
+            if name not in paper.elements:
+                out.append(f"{paper.name} {name} has a reason and is not listed")
         for name in paper.elements:
             place = (paper.name, name)
             words = _problem(paper, name, place in here, place in tested)
@@ -147,6 +147,8 @@ def problems(
 
 
 def _problem(paper: ElementList, name: str, here: bool, tested: bool) -> str:
+    if not here and name in paper.differs:
+        return "differs, and has no home"
     if here and name in paper.not_here:
         return "is here, and is said not to be"
     if tested and name in paper.not_tested:
@@ -174,9 +176,12 @@ def table(name: str) -> str:
         if element in paper.not_here:
             cells = [f"*not here:* {paper.not_here[element]}", ""]
         else:
+            homes = [_home(mark) for mark in _of(marks(HOMES), name, element)]
+            if element in paper.differs:
+                homes.append(f"*differs:* {paper.differs[element]}")
             cells = [
-                _cell(_home(mark) for mark in _of(marks(HOMES), name, element)),
-                _cell(_test(mark) for mark in _of(marks(TESTS), name, element)),
+                "<br>".join(homes),
+                "<br>".join(_test(mark) for mark in _of(marks(TESTS), name, element)),
             ]
         if element in paper.not_tested:
             cells[1] = f"*none:* {paper.not_tested[element]}"
@@ -186,10 +191,6 @@ def table(name: str) -> str:
 
 def _of(found: Iterable[Mark], paper: str, element: str) -> list[Mark]:
     return [mark for mark in found if (mark.paper, mark.element) == (paper, element)]
-
-
-def _cell(parts: Iterable[str]) -> str:
-    return "<br>".join(parts)
 
 
 def _home(mark: Mark) -> str:
