@@ -163,7 +163,7 @@ def means(results: Results) -> dict[str, dict[str, float]]:
 
 
 def _has_cost(source: Figures, *labels: str) -> bool:
-    return all((source.get(label) or {}).get("l2") for label in labels)
+    return all(label in source and source[label].get("l2") for label in labels)
 
 
 def pictures(results: Results) -> Pictures:
