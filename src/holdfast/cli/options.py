@@ -44,7 +44,7 @@ def argument(value: str, about: str) -> Any:
 
 # ---- options of several commands
 
-SCHEMA = option("table", "FILE", "Schema: what may change (TOML); default: inferred.")
+SCHEMA = option("table", "FILE", "Schema (TOML): what may change; inferred by default.")
 FIXED = option("table", "LIST", "Columns that nobody can change; repeatable.")
 UP = option("table", "LIST", "Columns that may only rise; repeatable.")
 DOWN = option("table", "LIST", "Columns that may only fall; repeatable.")
