@@ -238,6 +238,8 @@ def reduction(ours: Array, plain: Array, *, seed: int = 0) -> dict[str, Any]:
         reduction, se, of means, low and high (the interval of the difference of means),
             significant, and in how many
         repeats (`rounds`) both have a figure.
+
+    Paper: altmeyer2025 Later: reductions.
     """
     low, high = gap(ours, plain, LEVEL, seed)
     means = [pd.Series(v, dtype=float).mean() for v in (ours, plain)]

@@ -30,7 +30,10 @@ Array = np.ndarray[Any, Any]
 
 def measure(run: Run[setup.Setting, setup.Task]) -> Figures:
     """One dataset: reductions of the taught networks, and of those with a part of the objective; in
-    the plane also what settings of the training do."""
+    the plane also what settings of the training do.
+
+    Paper: altmeyer2025 Later: ablation.
+    """
     name = run.dataset
     task = run.task
     models = run.models

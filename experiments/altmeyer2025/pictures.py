@@ -151,7 +151,10 @@ def _digits(pictured: dict[str, str]) -> Any:
 
 
 def theory_chart(ratio: dict[str, list[float]]) -> Any:
-    """How much linear networks lean on the protected feature, beside the free one, seed by seed."""
+    """How much linear networks lean on the protected feature, beside the free one, seed by seed.
+
+    Paper: altmeyer2025 Figure A1.
+    """
     alt = optional("altair", "plot")
     table = pd.DataFrame(
         [(k, i, v) for k, values in ratio.items() for i, v in enumerate(values)],

@@ -90,7 +90,10 @@ class Repeats:
         self, name: str, model: Model, method: Explainer, X: pd.DataFrame, seed: int
     ) -> pd.DataFrame:
         """One line per repeat: how many counterfactuals of this model, which may have another
-        schema than the repeats know it by, are valid, and means over those."""
+        schema than the repeats know it by, are valid, and means over those.
+
+        Paper: altmeyer2025 Metric cost.
+        """
         k = len(model.classes)
         keys, question = np.unique(self.rows[name] * k + self.target[:, None], return_inverse=True)
         # (J, rows) of q questions, (q,) classes

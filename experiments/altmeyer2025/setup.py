@@ -104,6 +104,8 @@ def prepare(name: str, seed: int = 0) -> Task:
     Tables keep the order of their files, as in the paper: the first four fifths to learn from
     (without those for validation), the rest to test on. Balanced tables and planes are in an order
     drawn from the seed.
+
+    Paper: altmeyer2025 Later: datasets.
     """
     setting = SETTINGS[name]
     X, y, learn, test = _images(setting, seed) if name == "mnist" else _table(name, setting, seed)

@@ -25,7 +25,10 @@ Methods = dict[str, Callable[[], hf.Explainer]]
 
 @dataclass(frozen=True)
 class Setting:
-    """One dataset as the paper runs it."""
+    """One dataset as the paper runs it.
+
+    Paper: black2022 Networks.
+    """
 
     dataset: str
     # "standard": zero mean and unit variance; "minmax": 0 to 1; "numbers": only numeric columns
@@ -100,7 +103,10 @@ class Task(Split):
 
 def prepare(name: str, seed: int) -> Task:
     """The paper's encoding: one-hot columns, scaled by the training part, one box around all of
-    it."""
+    it.
+
+    Paper: black2022 Datasets.
+    """
     setting = SETTINGS[name]
     loaded = load_table(setting.dataset)
     raw = loaded.X.astype(dict.fromkeys(setting.categories, "str"))
@@ -134,7 +140,10 @@ def _center_and_scale(encoded: Tensor, train: Tensor, scaling: str) -> tuple[Ten
 
 def methods(setting: Setting, search_bank: Callable[[], hf.ModelBank | None]) -> Methods:
     """The paper's eight, with its settings; then what goes beyond it: the same search guided by a
-    small bank."""
+    small bank.
+
+    Paper: black2022 Table 2.
+    """
     radius = setting.eps_max
     starts: Methods = {
         "Min l1": lambda: hf.MinCost(norm=1),

@@ -129,6 +129,8 @@ def anogan_score(
         settings: how to search; by default `AnoGAN.fast()`. The paper's own are `AnoGAN()`.
         progress: show a bar on stderr.
         threads: how many threads torch may use meanwhile; 0 keeps your setting.
+
+    Paper: hoeltgen2021 Metric AGAN.
     """
     how = settings or AnoGAN.fast()
     how.check()
@@ -177,7 +179,10 @@ def descend(gan: Gan, x: Tensor, z: Tensor, how: AnoGAN, bar: Progress) -> tuple
 
 
 def loss(gan: Gan, z: Tensor, x: Tensor, wanted: Tensor, weight: float) -> Tensor:
-    """(n,) |G(z) - x|_1 + weight |f_D(G(z)) - wanted|_1."""
+    """(n,) |G(z) - x|_1 + weight |f_D(G(z)) - wanted|_1.
+
+    Paper: hoeltgen2021 Eq. 7.
+    """
     image = gan.generate(z)
     features = gan.critic_features(image)
     return (image - x).abs().flatten(1).sum(1) + weight * (features - wanted).abs().flatten(1).sum(

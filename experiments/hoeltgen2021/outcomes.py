@@ -26,7 +26,10 @@ LOOSE = "L0, beyond 1e-4"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a method came to: `ok` and every figure are (sets, pairs)."""
+    """What a method came to: `ok` and every figure are (sets, pairs).
+
+    Paper: hoeltgen2021 Metric L0 and L1.
+    """
 
     ok: Array
     figures: dict[str, Array]
@@ -51,7 +54,10 @@ class Outcome:
 
 def succeeded(codes: Array, iterations: Array, most: int | None) -> Array:
     """As the paper counts: what is met only after the last of `most` iterations is a failure, since
-    its loop does not look again; what is met from the start is a success without a change."""
+    its loop does not look again; what is met from the start is a success without a change.
+
+    Paper: hoeltgen2021 Metric failures.
+    """
     found = codes != hf.Status.NOT_FOUND
     return (
         found if most is None else found & ((iterations < most) | (codes == hf.Status.ALREADY_MET))
@@ -66,7 +72,10 @@ def over_sets(values: Array, counted: Array) -> list[float | None]:
 
 def table(outcomes: Mapping[str, Outcome], *, conditioned: bool) -> dict[str, dict[str, Any]]:
     """Rows as in Table 1: label -> figure -> [mean, standard deviation], and how many pairs went
-    into it."""
+    into it.
+
+    Paper: hoeltgen2021 Table 1.
+    """
     common = np.logical_and.reduce([outcome.ok for outcome in outcomes.values()])
     out = dict[str, dict[str, Any]]()
     for label, outcome in outcomes.items():

@@ -184,6 +184,7 @@ def _table_3(r: Figures) -> list[str]:
 
 
 def _table_4(r: Figures) -> list[str]:
+    """Paper: hoeltgen2021 Table 4."""
     many = r["table 4"]["conditioned"]["mu = 1"]["pairs"]
     rows = [_against(r["table 4"], label, reported.TABLE_4[label]) for label in ABLATION]
     images = f"{r['settings']['ablation']} validation images, without momentum where none is named"
@@ -192,6 +193,7 @@ def _table_4(r: Figures) -> list[str]:
 
 
 def _table_5(r: Figures) -> list[str]:
+    """Paper: hoeltgen2021 Table 5."""
     limits = zip(reported.STEP_LIMITS.items(), r["settings"]["limits"], strict=True)
     budgets = ", ".join(
         f"{limit} for step {step:g} (there {paper})" for (step, paper), limit in limits

@@ -308,7 +308,10 @@ class Question:
 
 def questions(setting: Setting, sets: int, images: int) -> dict[str, Question]:
     """What is asked, by the names of the cells: so many images of so many test sets, and the tables
-    of settings."""
+    of settings.
+
+    Paper: hoeltgen2021 Datasets.
+    """
     out = dict[str, Question]()
     for k in range(sets):
         first = k * setting.images

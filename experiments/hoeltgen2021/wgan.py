@@ -62,6 +62,8 @@ class WGAN(StoredSettings):
         average: share of the running mean of the generator's weights that an update keeps; 0 takes
             the last weights.
         seed: weights, images and latent points are drawn from it.
+
+    Paper: hoeltgen2021 Metric AGAN.
     """
 
     latent: int = 64

@@ -30,7 +30,11 @@ Array = np.ndarray[Any, Any]
 def curves(
     task: Split, hidden: tuple[int, ...], epochs: int, seeds: int, rows: int, seed: int
 ) -> Arrays:
-    """Everything against epsilon: (methods, epsilons) and (epsilons,) values."""
+    """Everything against epsilon: (methods, epsilons) and (epsilons,) values.
+
+    Paper: krishna2024 Figure 1, Figure 2, Figure 3, Figure 4, Figure 9, Figure 10, Figure 11,
+    Figure 12, Figure 16.
+    """
     models = hardened(task, hidden, epochs, seeds, seed, epsilon=EPSILONS)
     X = task.test_X.iloc[:rows]
     net = latent_space(task, seed)
@@ -90,6 +94,8 @@ def neighbourhood(task: Split, epochs: int, seed: int) -> Arrays:
     grants the other outcome.
 
     The row is the first that the most epsilons refuse it.
+
+    Paper: krishna2024 Figure 8.
     """
     models = hardened(task, (2 * task.width,), epochs, 1, seed, epsilon=EPSILONS)
     row = int(refused(models, task.test_X).sum((0, 1)).argmax())

@@ -62,6 +62,8 @@ def prepare(name: str, seed: int = 0) -> Split:
 
     One-hot (one column for two levels) and min-max; a fifth of each class for the test, in random
     order.
+
+    Paper: krishna2024 Datasets.
     """
     loaded = load_table(name)
     X = binarised(loaded.X) if name == "adult" else loaded.X

@@ -78,7 +78,10 @@ def unit_case() -> tuple[dict[str, hf.Counterfactuals], ModelBank]:
 
 
 def test_unit_case() -> None:
-    """f1 = x[0] and f2 = x[2], answers flip the feature that their model reads."""
+    """f1 = x[0] and f2 = x[2], answers flip the feature that their model reads.
+
+    Paper: guo2023 Metric validity, Metric robust validity, Metric proximity.
+    """
     answers, bank = unit_case()
     some = cross_validity(answers, bank)
     assert some.names == ("one", "two")

@@ -40,6 +40,7 @@ def digits() -> Tensor:
     ],
 )
 def test_auroc_by_hand(inside: list[float], outside: list[float], area: float) -> None:
+    """Paper: hoeltgen2021 Metric AUROC."""
     assert auroc(inside, outside) == pytest.approx(area)
     assert auroc(inside, outside, higher_means_outside=False) == pytest.approx(1 - area)
 

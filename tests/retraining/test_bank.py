@@ -151,6 +151,7 @@ def test_several_families_are_those_of_each() -> None:
 
 
 def test_seed_changes_weights_and_not_the_order() -> None:
+    """Paper: black2022 Retraining RS."""
     plan = plan_of("seed", range(3))
     assert len(set(plan.weights) | {7}) == 4
     assert set(plan.order) == {7}
@@ -170,6 +171,7 @@ def test_seed_changes_weights_and_not_the_order() -> None:
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_leave_one_out_never_sees_its_row(name: str) -> None:
+    """Paper: black2022 Retraining LOO."""
     pool = [50, 3, 17]
     made = tensors(bank(RECIPES[name], families={"leave_one_out": 3}, pool=pool))
     for i, row in enumerate(pool):

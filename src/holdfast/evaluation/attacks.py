@@ -110,6 +110,8 @@ def attacked_accuracy(
     >>> attacked = hf.attacked_accuracy(model, data.X, data.y, epsilon=0.3)
     >>> bool(attacked < safe)
     True
+
+    Paper: altmeyer2025 Metric attacked accuracy.
     """
     labels = _labels(model, X, y)
     z = pgd_attack(model, X, y, epsilon=epsilon, **settings)

@@ -35,6 +35,8 @@ def integrated_gradients(
 
     Returns:
         (n, d)
+
+    Paper: altmeyer2025 Metric integrated gradients.
     """
     x, own = _checked(model, x, target, points)
     b = baseline.to(x.dtype)
@@ -137,6 +139,8 @@ def sensitivity(
 
     Returns:
         (repeats,); the paper reports the median and the interval that holds 95 % of them.
+
+    Paper: altmeyer2025 Metric integrated gradients.
     """
     n, d = x.shape
     if repeats < 1 or samples < 1 or not n:

@@ -95,7 +95,10 @@ class Claim:
 
 
 def scfe_step(w: Tensor, m: Tensor, lam: float, *, form: Form = "corrected") -> Tensor:
-    """zeta (n, d) for weights w (d,) or gradients (n, d), and residuals m (n,)."""
+    """zeta (n, d) for weights w (d,) or gradients (n, d), and residuals m (n,).
+
+    Paper: krishna2024 Definition 1, Eq. 6.
+    """
     _check(lam, form)
     top = w.abs().amax(-1, keepdim=True)
     u = w / top  # so that no square of a small weight becomes 0
@@ -128,6 +131,8 @@ def lemma1(
         y: labels in {-1, +1}; only the printed form uses them, with one bound (n,) for each row.
         batches: the steps were taken on parts of the rows, so the mean over i becomes a
             maximum.
+
+    Paper: krishna2024 Lemma 1, Eq. 5.
     """
     _check(0.0, form)
     length = l2.value(x)
@@ -141,7 +146,10 @@ def lemma1(
 
 def theorem1(a: Tensor, b: Tensor, m: Tensor, m_r: Tensor, lam: float) -> TheoremBound:
     """With both models at hand: a = |w_NR| and b = |w_R|, () or (n,), and their residuals m and m_r
-    (n,). The printed form does without w_R: see `theorem1_by_drift`."""
+    (n,). The printed form does without w_R: see `theorem1_by_drift`.
+
+    Paper: krishna2024 Theorem 1, Eq. 7.
+    """
     _check(lam)
     return TheoremBound.of(step_length(a, m, lam) + step_length(b, m_r, lam))
 
@@ -160,6 +168,8 @@ def theorem1_by_drift(
 
     length = |x| (n,): with an intercept, rows end in a 1 here and in Lemma 1, but `a` leaves the
     intercept out.
+
+    Paper: krishna2024 Theorem 1, Eq. 7.
     """
     _check(lam, form)
     a = a.expand_as(m)
@@ -182,7 +192,10 @@ def theorem2(
     a: Tensor, b: Tensor, m: Tensor, m_r: Tensor, lam: float, *, form: Form = "corrected"
 ) -> TheoremBound:
     """For NTK models and first-order steps: a and b are lengths (n,) of the gradients of f_NR and
-    f_R at x."""
+    f_R at x.
+
+    Paper: krishna2024 Theorem 2, Eq. 9.
+    """
     _check(lam, form)
     return TheoremBound.of(1 / a + 1 / b, form) if form == "paper" else theorem1(a, b, m, m_r, lam)
 
@@ -193,7 +206,10 @@ def theorem2(
 def theorem3(L: float, r_nr: Tensor, r_r: Tensor) -> TheoremBound:
     """For |x'_NR - x'_R|, and so for | |zeta_NR| - |zeta_R| |, before rounding. The answers are
     decoded from points within r_nr and r_r (n,) of one latent point; radii in l1 are at least those
-    in l2, so they are safe."""
+    in l2, so they are safe.
+
+    Paper: krishna2024 Theorem 3, Eq. 11.
+    """
     return TheoremBound.of(L * (r_nr + r_r))
 
 
@@ -214,6 +230,8 @@ def decoder_lipschitz(decoder: nn.Module) -> float:
 
     A softmax over the levels of each category at the end, as `TableAutoencoder` has it, leaves the
     bound as it is.
+
+    Paper: krishna2024 Definition 3, Eq. 10.
     """
     product = 1.0
     for layer in flat_layers(decoder):
@@ -256,7 +274,10 @@ def _spectral(matrix: Tensor) -> float:
 
 def lemma2(K: Tensor, K_r: Tensor, beta: float, y: Tensor) -> TheoremBound:
     """|w_NR - w_R| <= D_K |Y| for NTK models with the kernel matrices K and K_r (n, n) of their
-    training rows."""
+    training rows.
+
+    Paper: krishna2024 Lemma 2, Eq. 12.
+    """
     shapes = f"{tuple(K.shape)}, {tuple(K_r.shape)} and {tuple(y.shape)}"
     fits = K.shape == K_r.shape and y.shape == K.shape[:1]
     if not fits:
@@ -309,13 +330,19 @@ def theorem4(
 ) -> Claim:
     """Whose answers are more surely valid, for linear models: own, crossed and robust are
     f_NR(x'_NR), f_NR(x'_R) and f_R(x'_R), length is |x'_R|, (n,) each, and drift the D of Lemma
-    1."""
+    1.
+
+    Paper: krishna2024 Theorem 4.
+    """
     return Claim((crossed - own).abs() <= drift * length, own >= robust)
 
 
 def theorem5(k: Tensor, k_r: Tensor, w: Tensor, w_r: Tensor, drift: Tensor | float) -> Claim:
     """The same for NTK models: k and k_r are K(x'_NR, X) and K(x'_R, X_R), (n, N) each, w and w_r
-    the weights (N,) of the two models, and drift the D_K |Y| of Lemma 2."""
+    the weights (N,) of the two models, and drift the D_K |Y| of Lemma 2.
+
+    Paper: krishna2024 Theorem 5.
+    """
     return theorem4(k @ w, k_r @ w, k_r @ w_r, l2.value(k_r), drift)
 
 

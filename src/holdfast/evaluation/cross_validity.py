@@ -169,12 +169,18 @@ class CrossValidity:
 
     @property
     def validity(self) -> Spread:
-        """On models of the same subset: the diagonal."""
+        """On models of the same subset: the diagonal.
+
+        Paper: guo2023 Metric validity.
+        """
         return spread(np.diagonal(self.matrix))
 
     @property
     def robust_validity(self) -> Spread:
-        """On models of the other subsets: all entries off the diagonal."""
+        """On models of the other subsets: all entries off the diagonal.
+
+        Paper: guo2023 Metric robust validity.
+        """
         if len(self) < 2:
             raise SettingError(
                 "robust validity needs the models of other subsets; there is only "
@@ -184,7 +190,10 @@ class CrossValidity:
 
     @property
     def proximity(self) -> Spread:
-        """The mean cost of the subsets, each counted once."""
+        """The mean cost of the subsets, each counted once.
+
+        Paper: guo2023 Metric proximity.
+        """
         return spread(self.cost, sample=True)
 
     def neighbours(self, width: int = 1) -> Spread:

@@ -56,7 +56,10 @@ def _answers_only(cfs: Counterfactuals, values: Any) -> "pd.Series[float]":
 
 
 def validity(cfs: Counterfactuals) -> "pd.Series[float]":
-    """1 where an answer was found, 0 where not, missing where none was needed. Higher is better."""
+    """1 where an answer was found, 0 where not, missing where none was needed. Higher is better.
+
+    Paper: krishna2024 Metric validity.
+    """
     needed = cfs.status_codes != Status.ALREADY_MET
     return pd.Series(cfs.found.astype(np.float64), index=cfs.after.index).where(needed)
 
@@ -64,7 +67,10 @@ def validity(cfs: Counterfactuals) -> "pd.Series[float]":
 def cost(
     cfs: Counterfactuals, norm: str | Distance = "l1", *, units: str = "encoded"
 ) -> "pd.Series[float]":
-    """Size of the change; see `Counterfactuals.cost`."""
+    """Size of the change; see `Counterfactuals.cost`.
+
+    Paper: krishna2024 Metric cost.
+    """
     return _answers_only(cfs, cfs.cost(norm, units=units))
 
 

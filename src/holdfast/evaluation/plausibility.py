@@ -75,6 +75,8 @@ def implausibility(x_cf: Tensor, data: Tensor, *, most: int = MOST_ROWS, seed: i
 
     Returns:
         (n,)
+
+    Paper: altmeyer2025 Definition 3.1, Metric implausibility.
     """
     _check_sets(x_cf, data, least=1)
     # Mean distances add up column by column, and |v - z_1| + .. + |v - z_m| is known from how many
@@ -114,6 +116,8 @@ def mmd(
 
     Returns:
         (..), one value for each pair of sets.
+
+    Paper: altmeyer2025 Metric MMD.
     """
     _check_sets(a, b, least=2)
     require_positive("length", length)
@@ -261,6 +265,8 @@ def unfaithfulness(
 
     Returns:
         (n,)
+
+    Paper: altmeyer2025 Definition 3.1.
     """
     label = _labels(model, target, len(x_cf))
     wanted = [c for c in range(len(model.classes)) if bool((label == c).any())]

@@ -175,6 +175,8 @@ class SpectralResNet(ResNetClassifier):
     >>> net = net.fit(digits.images / 16, digits.target)
     >>> net.score(digits.images / 16, digits.target) > 0.9
     True
+
+    Paper: hoeltgen2021 Networks.
     """
 
     coefficient: float = 4.0
@@ -192,6 +194,8 @@ class PlainResNet(ResNetClassifier):
     >>> import holdfast as hf
     >>> hf.images.PlainResNet.paper()
     PlainResNet(width=64, epochs=50)
+
+    Paper: hoeltgen2021 Networks.
     """
 
 

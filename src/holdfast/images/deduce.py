@@ -35,7 +35,10 @@ TINY = 1e-12  # |ld| passes through 0 on the way from far to near
 
 
 def relative_gradient(ce_ld: tuple[Tensor, Tensor], mu: float) -> tuple[Tensor, Tensor]:
-    """Weights of grad ce and grad ld in (5), both (n,); the divisors count as constants."""
+    """Weights of grad ce and grad ld in (5), both (n,); the divisors count as constants.
+
+    Paper: hoeltgen2021 Eq. 5.
+    """
     ce, ld = ce_ld
     return mu / ce.clamp_min(TINY), -1 / ld.abs().clamp_min(TINY)
 
@@ -62,6 +65,8 @@ class DeDUCE(GreedyPixels):
     >>> cfs = hf.DeDUCE().fit(net, images, labels).explain(net, images[:2], "all")
     >>> cfs.found.tolist()
     [True, True]
+
+    Paper: hoeltgen2021 Algorithm 1, Eq. 4.
     """
 
     title: ClassVar[str] = "few pixels, towards the wanted class and its density in feature space"

@@ -187,7 +187,10 @@ class GreedyPixels(ImageExplainer):
 
     def step(self, slots: PixelSlots, g: Tensor, priority: Tensor, over: Tensor) -> Tensor:
         """One step of every slot that is not over; returns which slots have nothing left to
-        change."""
+        change.
+
+        Paper: hoeltgen2021 Algorithm 1, Eq. 6.
+        """
         limit = LIMIT_OFF if self.limit is None else self.limit
         shut = (slots.steps >= limit) | slots.locked | ~slots.free
         g = g.masked_fill(shut, 0.0)

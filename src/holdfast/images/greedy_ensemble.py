@@ -41,6 +41,8 @@ class GreedyEnsemble(GreedyPixels):
     >>> nets = hf.images.ImageEnsemble(members=2, hidden=(16,), epochs=20).fit(images, labels)
     >>> hf.GreedyEnsemble(min_probability=0.9).explain(nets, images[:2], "all").found.tolist()
     [True, True]
+
+    Paper: hoeltgen2021 Baseline Schut.
     """
 
     title: ClassVar[str] = "few pixels, until an ensemble of networks is very sure"

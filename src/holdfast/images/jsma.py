@@ -46,6 +46,8 @@ class JSMA(GreedyPixels):
     >>> net = net.fit(digits.images / 16, digits.target)
     >>> hf.JSMA().explain(net, digits.images[:2] / 16, "all").found.tolist()
     [True, True]
+
+    Paper: hoeltgen2021 Baseline JSMA.
     """
 
     title: ClassVar[str] = "few pixels, by the gradient of the class loss or by saliency"

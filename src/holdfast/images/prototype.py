@@ -74,6 +74,8 @@ class Prototype(ImageExplainer):
     >>> method = hf.images.Prototype(steps=100, c=10, autoencoder=coder).fit(net, images, labels)
     >>> method.explain(net, images[:2], "all").found.tolist()
     [True, True]
+
+    Paper: hoeltgen2021 Eq. 2, Baseline VLK.
     """
 
     title: ClassVar[str] = (

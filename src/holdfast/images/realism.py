@@ -95,6 +95,8 @@ def auroc(
     >>> import holdfast as hf
     >>> hf.images.auroc([0.1, 0.2, 0.3], [0.25, 0.9])
     0.8333333333333334
+
+    Paper: hoeltgen2021 Metric AUROC.
     """
     parts = [np.asarray(values, dtype=float).reshape(-1) for values in (inside, outside)]
     for name, values in zip(("inside", "outside"), parts, strict=True):

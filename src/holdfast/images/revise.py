@@ -63,6 +63,8 @@ class REVISE(ImageExplainer):
     >>> method = method.fit(net, images)
     >>> len(method.explain(net, images[:2], "all"))
     2
+
+    Paper: hoeltgen2021 Eq. 3, Baseline REVISE.
     """
 
     title: ClassVar[str] = "gradient descent over the image's code in a VAE"

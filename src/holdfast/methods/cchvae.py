@@ -74,6 +74,8 @@ class CCHVAE(LatentMethod):
     Reference:
         Pawelczyk, Broelemann and Kasneci 2020, "Learning Model-Agnostic
         Counterfactual Explanations for Tabular Data".
+
+    Paper: krishna2024 Eq. 3.
     """
 
     title = "random search in growing rings around the row's code in a conditional VAE, any model"

@@ -103,20 +103,29 @@ class Descent(Explainer):
     @classmethod
     def wachter(cls, **settings: Any) -> "Descent":
         """Wachter et al.: the first point across the boundary, weight of the distance halved until
-        found."""
+        found.
+
+        Paper: hoeltgen2021 Eq. 1.
+        """
         return cls(
             **preset(settings, norm=1, lam=0.1, lr=0.01, steps=1000, restarts=10, keep="first")
         )
 
     @classmethod
     def scfe(cls, **settings: Any) -> "Descent":
-        """Squared score loss and squared distance, run to the end."""
+        """Squared score loss and squared distance, run to the end.
+
+        Paper: krishna2024 Eq. 2.
+        """
         how = preset(settings, loss="score", norm=2, optimizer="newton", lr=1.0, steps=100)
         return cls(**preset(how, decay=True, restarts=1, keep="last"))
 
     @classmethod
     def generic(cls, **settings: Any) -> "Descent":
-        """Cross-entropy and l1 by plain gradient descent until the class changes."""
+        """Cross-entropy and l1 by plain gradient descent until the class changes.
+
+        Paper: altmeyer2025 Generator Generic.
+        """
         return cls(
             **preset(
                 settings, optimizer="sgd", lam=0.001, lr=0.1, steps=1000, restarts=1, keep="first"
@@ -126,7 +135,10 @@ class Descent(Explainer):
     @classmethod
     def vanilla(cls, **settings: Any) -> "Descent":
         """VanillaCF: cross-entropy and half the mean square of a softmaxed row, RMSprop, the last
-        point."""
+        point.
+
+        Paper: guo2023 Baseline VanillaCF.
+        """
         how = preset(settings, norm="mse", lam=0.5, optimizer="rmsprop", lr=0.001, steps=1000)
         return cls(**preset(how, restarts=1, keep="last", relax="softmax"))
 

@@ -58,6 +58,8 @@ class ECCCo(GuidedMethod):
     Reference:
         Altmeyer, Farmanbar, van Deursen and Liem 2024, "Faithful Model Explanations through
         Energy-Constrained Conformal Counterfactuals".
+
+    Paper: altmeyer2025 Generator ECCo.
     """
 
     title = "gradient descent towards low energy of the wanted class"

@@ -58,6 +58,8 @@ class GrowingSpheres(Explainer):
     Reference:
         Laugel et al. 2018, "Comparison-Based Inverse Classification for Interpretability in
         Machine Learning".
+
+    Paper: krishna2024 Eq. 4.
     """
 
     title = "random search in growing rings, any model"

@@ -50,6 +50,8 @@ class LatentSearch(LatentMethod):
     Reference:
         Pawelczyk et al. 2020 (C-CHVAE); Black et al. 2022, "Consistent Counterfactuals for
         Deep Models".
+
+    Paper: black2022 Baseline Pawelczyk.
     """
 
     title = "random search around the row's code in an autoencoder, any model"

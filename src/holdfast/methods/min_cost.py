@@ -77,6 +77,8 @@ class MinCost(Explainer):
     Reference:
         Chen et al. 2018, "EAD: Elastic-Net Attacks to Deep Neural Networks"; Black et al. 2022,
         "Consistent Counterfactuals for Deep Models" (Min-cost l1 and l2).
+
+    Paper: black2022 Definition 1, Baseline Min-Cost l1 / l2.
     """
 
     title = "smallest change: elastic net, tightened by linear programs"

@@ -40,6 +40,8 @@ class MinEpsilonPGD(Explainer):
     Reference:
         Madry et al. 2018, "Towards Deep Learning Models Resistant to Adversarial Attacks"; Black et
         al. 2022, "Consistent Counterfactuals for Deep Models".
+
+    Paper: black2022 Baseline Min-Cost eps-PGD.
     """
 
     title = "smallest l2 ball in which gradient ascent succeeds"

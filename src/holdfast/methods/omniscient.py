@@ -36,6 +36,8 @@ class Omniscient(DataMethod):
 
     Reference:
         Altmeyer et al. 2025, "Counterfactual Training".
+
+    Paper: altmeyer2025 Generator Omni.
     """
 
     title = "a random data row of the wanted class: a control, any model"

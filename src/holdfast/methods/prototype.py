@@ -57,6 +57,8 @@ class Prototype(DataMethod):
     Reference:
         Van Looveren and Klaise 2021, "Interpretable Counterfactual Explanations Guided by
         Prototypes".
+
+    Paper: black2022 Baseline Looveren.
     """
 
     title = "elastic net drawn towards a typical row of the wanted class"

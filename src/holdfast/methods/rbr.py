@@ -85,6 +85,8 @@ class RBR(DataMethod):
 
     Reference:
         Nguyen, Bui, Nguyen, Yue and Nguyen 2022, "Robust Bayesian Recourse".
+
+    Paper: guo2023 Baseline RBR.
     """
 
     title = "worst-case posterior odds of samples around the boundary, any model"

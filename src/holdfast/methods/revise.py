@@ -48,6 +48,8 @@ class REVISE(LatentMethod):
     Reference:
         Joshi et al. 2019, "Towards Realistic Individual Recourse and Actionable Explanations in
         Black-Box Decision Making Systems".
+
+    Paper: altmeyer2025 Generator REVISE.
     """
 
     title = "gradient descent over the row's code in a conditional VAE"

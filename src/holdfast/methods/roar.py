@@ -75,6 +75,8 @@ class ROAR(Explainer):
 
     Reference:
         Upadhyay, Joshi and Lakkaraju 2021, "Towards Robust and Reliable Algorithmic Recourse".
+
+    Paper: krishna2024 Baseline ROAR.
     """
 
     title = "descent against the worst shift of a linear score's weights, any model"
@@ -109,7 +111,10 @@ class ROAR(Explainer):
     @classmethod
     def lime(cls, **settings: Any) -> "ROAR":
         """ROAR-LIME: planes without intercept, cross-entropy and half the mean square, 50 steps of
-        RMSprop."""
+        RMSprop.
+
+        Paper: guo2023 Baseline ROAR-LIME.
+        """
         how = preset(
             settings, linear="lime", intercept=False, relax="softmax", distance="mse", lam=0.5
         )

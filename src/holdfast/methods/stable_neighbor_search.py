@@ -74,6 +74,8 @@ class StableNeighborSearch(Explainer):
     Reference:
         Black, Wang, Fredrikson and Datta 2022, "Consistent Counterfactuals for Deep Models",
         Definition 5.
+
+    Paper: black2022 Definition 5, Eq. 5.
     """
 
     title = "another method's answers, moved to where retrained models agree"

@@ -157,6 +157,8 @@ class FeatureDensity:
         >>> far = data.X.head(2) + 100.0
         >>> bool(density.strange(far).all())
         True
+
+    Paper: hoeltgen2021 Section 2.2 DDU.
     """
 
     higher_is_better = True

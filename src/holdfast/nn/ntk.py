@@ -87,7 +87,10 @@ def padded_to_blocks(x: Tensor) -> Tensor:
 
 
 def kernel(a: Tensor, b: Tensor, *, append_one: bool = False) -> Tensor:
-    """K(a_i, b_j) for rows a (n, d) and b (m, d): (n, m)."""
+    """K(a_i, b_j) for rows a (n, d) and b (m, d): (n, m).
+
+    Paper: krishna2024 Definition 2, Eq. 8.
+    """
     out = a.new_empty(len(a), len(b))
     start = 0
     for c in cosines(a, b, append_one):

@@ -26,7 +26,10 @@ Rise = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Adversary:
-    """How an attack moves."""
+    """How an attack moves.
+
+    Paper: krishna2024 Eq. 1, Eq. 14 to 16.
+    """
 
     steps: int = 10
     norm: BallNorm | Distance = "linf"  # the ball

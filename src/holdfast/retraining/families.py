@@ -48,7 +48,10 @@ def fresh(run: BaseRun, models: range) -> list[Variation]:
 
 
 def seed(run: BaseRun, models: range) -> list[Variation]:
-    """Other initial weights, everything else the same."""
+    """Other initial weights, everything else the same.
+
+    Paper: black2022 Retraining RS.
+    """
     return [Variation(run.new_seeds(models), run.same_seed(models))]
 
 
@@ -58,7 +61,10 @@ def seed_and_order(run: BaseRun, models: range) -> list[Variation]:
 
 
 def leave_one_out(run: BaseRun, models: range) -> list[Variation]:
-    """The same weights and order; model i lacks the i-th row of the pool."""
+    """The same weights and order; model i lacks the i-th row of the pool.
+
+    Paper: black2022 Retraining LOO.
+    """
     rows = len(run.left_out)
     if not models.stop <= rows:
         raise SettingError(

@@ -128,6 +128,8 @@ def train_adversarial(
     >>> recipe = hf.Recipe(hidden=(8,), epochs=2)
     >>> hf.train_adversarial(recipe, data.X, data.y, data.schema, epsilon=[0, 0.1])
     AdversarialModels(1 networks for each epsilon in [0.0, 0.1])
+
+    Paper: krishna2024 Eq. 1.
     """
     radii = _radii(epsilon)
     require_integer("seeds", seeds)

@@ -243,6 +243,7 @@ def two(k: int) -> list[Variant]:
 def test_training_is_that_of_the_paper(
     k: int, kind: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Paper: altmeyer2025 Eq. 1, Eq. 2, Eq. 3, Later: ridge."""
     if kind == "wide":
         as_if_wide(monkeypatch)
     x, y = task(k)
@@ -314,6 +315,7 @@ def on_the_line(steps: list[float], sure: int = 99, epsilon: float = 0.3) -> Any
 
 
 def test_the_nascent_row_is_the_last_one_inside_the_ball() -> None:
+    """Paper: altmeyer2025 Later: nascent examples."""
     again = on_the_line([0.25, 0.25, -0.375, 0.125, 0.5])  # at 0.25, 0.5, 0.125, 0.25, 0.75
     assert again.nascent[0, 0].tolist() == [0.25, 0.0]
     assert again.last[0, 0].tolist() == [0.75, 0.0]
@@ -372,6 +374,7 @@ def test_search_row_by_row_is_that_of_the_batch_and_of_the_book(
 def test_what_may_not_change_does_not_and_limits_hold_from_outside_too(
     wide: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Paper: altmeyer2025 Section 3.2."""
     if wide:
         as_if_wide(monkeypatch)
     x = numbers(1, 200, 4, seed=8) * 2  # some rows start outside the limits
@@ -486,6 +489,7 @@ def linear_pair(domain: Domain, mature: Tensor, positive: Tensor) -> Tensor:
 
 
 def test_the_divergence_of_a_linear_model_has_the_gradient_of_the_paper() -> None:
+    """Paper: altmeyer2025 Eq. 4."""
     mature = numbers(1, 1, 4, seed=1)
     positive = numbers(1, 1, 4, seed=2)
     g = linear_pair(FREE, mature, positive)
@@ -538,6 +542,7 @@ def test_rows_that_never_mature_have_no_part_in_the_divergence() -> None:
 
 
 def test_omniscient_pairs_are_rows_that_the_network_gives_the_class() -> None:
+    """Paper: altmeyer2025 Generator Omni."""
     x, y = task(3)
     models = stacked([seeded(mlp(4, (7,), 3).double(), s) for s in range(2)])
     shared = SharedSettings(FREE, kind="omni", count=40)
@@ -643,6 +648,7 @@ def fit_to_points(data: Dataset, epochs: int, **how: Any) -> CounterfactualTrain
 
 
 def test_without_the_ridge_energies_run_away() -> None:
+    """Paper: altmeyer2025 Later: ridge."""
     fit = fit_to_points(
         load("linearly_separable", n=3000),
         15,
@@ -658,6 +664,7 @@ def test_without_the_ridge_energies_run_away() -> None:
 
 
 def test_protection_lowers_the_sensitivity_to_what_is_protected() -> None:
+    """Paper: altmeyer2025 Later: proposition on protection."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 1000)
     X = pd.DataFrame(
@@ -812,6 +819,7 @@ def test_networks_are_the_same_alone_and_beside_others() -> None:
 
 
 def test_plain_is_the_recipe_bit_for_bit_and_burn_in_begins_like_it() -> None:
+    """Paper: altmeyer2025 Baseline Vanilla."""
     fit = taught(objective="plain", seed=4)
     usual = hf.ModelBank.retrain(SMALL, TABLE, Y, SCHEMA, families={"seed_and_order": 1}, seed=3)
     torch.testing.assert_close(fit.bank.scores(TABLE), usual.scores(TABLE), rtol=0, atol=0)

@@ -65,7 +65,10 @@ def length(v: Tensor) -> Tensor:
 
 class SpectralConv2d(nn.Module):
     """A square convolution without bias whose operator norm is at most `coefficient` at the size of
-    its inputs."""
+    its inputs.
+
+    Paper: hoeltgen2021 Section 2.2 spectral normalisation.
+    """
 
     def __init__(
         self,

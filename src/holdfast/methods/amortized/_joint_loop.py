@@ -147,7 +147,10 @@ def fit_joint(
 
 
 class JointTraining(StackTraining):
-    """One run of training."""
+    """One run of training.
+
+    Paper: guo2023 Algorithm 2, Eq. 4.
+    """
 
     def __init__(
         self, how: JointSettings, stack: JointStack, batches: Batches, encoding: Encoding

@@ -244,7 +244,10 @@ def other_class(z: Tensor) -> Tensor:
 
 
 def wanted_class(z: Tensor, random: RowRandom, draw: int) -> Tensor:
-    """(m, n, 1) the class each answer has to get: the other one, or one drawn among the others."""
+    """(m, n, 1) the class each answer has to get: the other one, or one drawn among the others.
+
+    Paper: guo2023 Eq. 6.
+    """
     k = z.shape[2]
     if k <= 2:
         return other_class(z)

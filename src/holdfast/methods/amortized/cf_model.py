@@ -51,6 +51,8 @@ class CFModel(ParametricMethod):
     >>> method = hf.CFModel(hidden=(10,), epochs=5).fit(model, data.X)
     >>> len(method.explain(model, data.X[:3], "yes"))
     3
+
+    Paper: guo2023 Baseline CF Model.
     """
 
     title = "one pass of a network trained to answer for the model"

@@ -38,4 +38,6 @@ class CounterNet(JointClassifier):
     >>> cfs = net.recourse(data.X[:5], "approved")
     >>> len(cfs)
     5
+
+    Paper: guo2023 Baseline CounterNet.
     """

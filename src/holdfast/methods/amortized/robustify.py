@@ -68,6 +68,8 @@ def robustify(
     >>> robust = hf.robustify(generator, model, data.X, data.y, shift=shift)
     >>> robust.shift.epsilon, generator.shift
     (0.1, None)
+
+    Paper: guo2023 Eq. 5.
     """
     if not isinstance(generator, Trainable):
         raise SettingError(

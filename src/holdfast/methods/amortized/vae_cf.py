@@ -60,6 +60,8 @@ class VAECF(ParametricMethod):
     >>> method = hf.VAECF(hidden=(8,), samples=5, epochs=5).fit(model, data.X)
     >>> len(method.explain(model, data.X[:3], "yes"))
     3
+
+    Paper: guo2023 Baseline VAE-CF.
     """
 
     title = "one draw from a variational autoencoder trained to answer for the model"

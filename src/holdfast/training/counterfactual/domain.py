@@ -15,7 +15,10 @@ RUNS = 8  # slices; while they are few, they cost less than numbers of columns
 @dataclass(frozen=True, eq=False)
 class Domain:
     """Limits (d, 1) of all columns, and the numbers of those that may not change, only rise, or
-    only fall."""
+    only fall.
+
+    Paper: altmeyer2025 Definition 3.1, Section 3.2.
+    """
 
     low: Tensor
     high: Tensor

@@ -348,6 +348,8 @@ class ContrastTraining:
         """The derivative of L by raw outputs r, which is soft * softmax(r) + linear * r + constant.
 
         For all rows that `split` puts one behind the other: (M, N, 1), (M, N, K), (M, N, K).
+
+        Paper: altmeyer2025 Eq. 1, Eq. 4.
         """
         k = self.classes.count
         dtype = self.x.dtype

@@ -31,7 +31,10 @@ class ContrastPairs:
 
     def sums(self, raw: Tensor) -> Tensor:
         """(M, 5) divergence, ridge, adversarial loss, matured and steps, by raw outputs (M, 3 n, K)
-        of `rows`."""
+        of `rows`.
+
+        Paper: altmeyer2025 Eq. 2, Eq. 3, Later: ridge.
+        """
         nascent, mature, positive = raw.chunk(3, 1)
         e = -mature.gather(2, self.wanted[..., None])[..., 0]
         e_plus = -positive.gather(2, self.wanted[..., None])[..., 0]

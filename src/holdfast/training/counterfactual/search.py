@@ -183,6 +183,8 @@ class NascentTracker:
     at while none can have left: while the largest distance seen, plus bounds of the steps since, is
     at most epsilon. And a row is copied when it leaves, not in every step in which it is inside: to
     its place (M, n) in `nascent` (N, d).
+
+    Paper: altmeyer2025 Later: nascent examples.
     """
 
     def __init__(self, x: Tensor, place: Tensor, nascent: Tensor, epsilon: float) -> None:

@@ -50,6 +50,8 @@ class CounterfactualObjective:
     >>> import holdfast as hf
     >>> hf.CounterfactualObjective("energy", l_reg=0.2).l_div
     0.5
+
+    Paper: altmeyer2025 Eq. 1.
     """
 
     objective: ObjectiveName = "full"
@@ -127,7 +129,10 @@ class CounterfactualSearch:
 def variants_of(
     objective: CounterfactualObjective, search: CounterfactualSearch, variants: Variants | None
 ) -> dict[str, tuple[Kind, Variant]]:
-    """Name -> which program trains it, and its settings."""
+    """Name -> which program trains it, and its settings.
+
+    Paper: altmeyer2025 Baseline Vanilla.
+    """
     generator = GeneratorSettings.of(search.generator)
     weights = {term: getattr(objective, f"l_{term}") for term in ("clf", "div", "reg", "adv")}
     usual = replace(generator.variant, **weights)
