@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from holdfast._core.checks import listed, optional
+from holdfast._core.files import whole_file
 from holdfast.errors import SettingError
 from holdfast.render.sentences import headings, moves, sentences
 from holdfast.target import BoundTarget, IntervalTarget
@@ -314,7 +315,12 @@ def save(chart: Any, path: str | Path) -> Path:
         )
     optional("vl_convert", "plot")
     more = {".html": {"inline": True}, ".png": {"ppi": 144}}.get(kind, {})
-    chart.save(str(path), format=kind[1:], **more)
+    # altair writes pictures as bytes and pages as text
+    buffer = io.BytesIO() if kind == ".png" else io.StringIO()
+    chart.save(buffer, format=kind[1:], **more)
+    content = buffer.getvalue()
+    with whole_file(path) as file:
+        file.write(content if isinstance(content, bytes) else content.encode())
     return path
 
 
