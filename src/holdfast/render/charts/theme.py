@@ -2,9 +2,11 @@
 further."""
 
 import io
+import re
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
@@ -43,6 +45,7 @@ WIDTH = 478  # of the whole picture, labels included: half of the report's page
 # of methods, models and the like, over and over
 COLOURS = [BLUE, ORANGE, GREEN, RED, PINK, SKY, GREY]
 Span = tuple[float, float]
+TAG = re.compile(r"<(?=[/!?]|script)", re.IGNORECASE)
 
 
 def themed(chart: Any) -> Any:
@@ -59,9 +62,35 @@ def themed(chart: Any) -> Any:
         "padding": 0,
         "offset": 8,
     }
-    return chart.configure(
+    styled = chart.configure(
         font=FONT, background="white", padding=6, view={"stroke": None}, axis=axis, legend=legend
     )
+    object.__setattr__(styled, "__class__", _inert(type(styled)))
+    return styled
+
+
+@cache
+def _inert(kind: type[Any]) -> type[Any]:
+    """A type of charts whose texts cannot leave the script of the page that they are put into:
+    names of rows and columns may be anybody's."""
+
+    def to_dict(self: Any, *args: Any, **settings: Any) -> Any:
+        return _without_tags(kind.to_dict(self, *args, **settings))
+
+    return type(kind.__name__, (kind,), {"to_dict": to_dict, "__module__": kind.__module__})
+
+
+def _without_tags(value: Any) -> Any:
+    """The same values, where no text closes a script or opens a comment: between "<" and what
+    follows stands a joiner, which nobody sees."""
+    if isinstance(value, str):
+        return TAG.sub("<\N{WORD JOINER}", value)
+    if isinstance(value, dict):
+        some = cast(dict[Any, Any], value)
+        return {_without_tags(name): _without_tags(part) for name, part in some.items()}
+    if isinstance(value, list):
+        return [_without_tags(part) for part in cast(list[Any], value)]
+    return value
 
 
 def coloured(
