@@ -32,7 +32,7 @@ def write_sealed(path: str | Path, table: Any, contents: Mapping[bytes, Any]) ->
     Args:
         contents: by the names of the entries in the metadata.
     """
-    kept = table.schema.metadata or {}
+    kept: dict[bytes, bytes] = table.schema.metadata or {}
     texts = {name: json.dumps(content, default=plain_value) for name, content in contents.items()}
     marks = {FORMAT_NAME: str(FORMAT), NAME: ZEROS}
     data = _bytes_of(table.replace_schema_metadata({**kept, **texts, **marks}))

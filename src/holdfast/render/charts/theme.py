@@ -65,7 +65,8 @@ def themed(chart: Any) -> Any:
     styled = chart.configure(
         font=FONT, background="white", padding=6, view={"stroke": None}, axis=axis, legend=legend
     )
-    object.__setattr__(styled, "__class__", _inert(type(styled)))
+    kind: type[Any] = type(styled)
+    object.__setattr__(styled, "__class__", _inert(kind))
     return styled
 
 
