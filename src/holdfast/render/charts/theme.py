@@ -65,7 +65,7 @@ def themed(chart: Any) -> Any:
     styled = chart.configure(
         font=FONT, background="white", padding=6, view={"stroke": None}, axis=axis, legend=legend
     )
-    kind: type[Any] = type(styled)
+    kind = cast(type[Any], styled.__class__)
     object.__setattr__(styled, "__class__", _inert(kind))
     return styled
 
