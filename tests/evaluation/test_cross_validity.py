@@ -238,7 +238,7 @@ def test_plain_arrays() -> None:
     for wrong in ([held[0]], [held[0], held[1][0]], [held[0], np.zeros((2, 0))]):
         with pytest.raises(SettingError, match="by its rows"):
             validity_matrix(wrong)
-    with pytest.raises(SettingError, match="no values"):
+    with pytest.raises(SettingError, match="empty list of values"):
         spread([])
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast._core.checks import untyped
+from holdfast._core.files import write_whole
 from holdfast.cli import images as cli_images
 from holdfast.cli.explain import print_changes
 from holdfast.cli.options import option, refuse
@@ -192,7 +193,7 @@ def keep(fitted: Any, path: Path) -> bool:
     if importlib.util.find_spec("skops") is None:
         say(f"note: no {path.name}: to keep the pipeline, pip install 'holdfast[files]'")
         return False
-    untyped("skops.io").dump(fitted, path)
+    write_whole(path, untyped("skops.io").dumps(fitted))
     return True
 
 

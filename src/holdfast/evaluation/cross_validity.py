@@ -26,8 +26,10 @@ import numpy as np
 import pandas as pd
 
 from holdfast._core.checks import listed
+from holdfast._core.files import read_bytes
 from holdfast._core.progress import Progress
-from holdfast._core.result import as_json
+from holdfast._core.result import as_json, write_csv
+from holdfast._core.seal import sealed, unsealed
 from holdfast.auditing.independence import refuse_guides
 from holdfast.auditing.verdicts import by_row, verdicts
 from holdfast.counterfactuals import Counterfactuals
@@ -38,6 +40,9 @@ from holdfast.retraining.bank import ModelBank
 from holdfast.target import Status
 
 Array = np.ndarray[Any, Any]
+KIND = "cross-validity"
+FORMAT = 1  # of its file
+MOST_BYTES = 1 << 28
 
 
 class Spread(NamedTuple):
@@ -271,15 +276,24 @@ class CrossValidity:
         return as_json(self.to_dict(), path)
 
     def save(self, path: str | Path) -> None:
-        """Write the format of the extension: .json has everything, for `load`; .csv what `table`
-        gives."""
-        write_as(path, {".json": self.to_json, ".csv": lambda file: self.table().to_csv(file)})
+        """Write the format of the extension: .json has everything, for `load`, with a checksum;
+        .csv what `table` gives."""
+        content = sealed(KIND, FORMAT, self.to_dict())
+        write_as(
+            path,
+            {
+                ".json": lambda file: as_json(content, file),
+                ".csv": lambda file: write_csv(self.table(), file),
+            },
+        )
 
     @classmethod
     def load(cls, path: str | Path) -> "CrossValidity":
         """Read a .json file written by `save` or `to_json`."""
         try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
+            content = json.loads(read_bytes(path, MOST_BYTES))
+            if not content.keys().isdisjoint(("digest", "format", "file")):
+                content = unsealed(KIND, FORMAT, content)
             names = tuple(str(name) for name in content["names"])
             matrix = np.array(content["matrix"], dtype=float)
             cost = np.array(content["cost"], dtype=float)
@@ -287,7 +301,7 @@ class CrossValidity:
             models = tuple(int(count) for count in content["models"])
         except FileNotFoundError:
             raise FileError(f"no file at {str(path)!r}") from None
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except Exception as error:  # the file may say anything
             raise FileError(
                 f"{str(path)!r} is not a cross-validity ({type(error).__name__}: {error})"
             ) from None

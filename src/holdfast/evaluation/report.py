@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from holdfast._core.result import as_json
+from holdfast._core.result import as_json, write_csv
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.datasets import records
 from holdfast.errors import SettingError
@@ -128,7 +128,7 @@ class Report:
             {
                 ".parquet": lambda file: write_marked(file, self.values, "Report", content),
                 ".json": self.to_json,
-                ".csv": lambda file: self.table().to_csv(file),
+                ".csv": lambda file: write_csv(self.table(), file),
             },
         )
 

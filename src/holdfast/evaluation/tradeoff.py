@@ -28,7 +28,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from holdfast._core.progress import Progress
-from holdfast._core.result import as_json
+from holdfast._core.result import as_json, write_csv
 from holdfast._core.types import Label
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.errors import SettingError
@@ -364,7 +364,7 @@ class Tradeoff:
             {
                 ".parquet": lambda file: write_marked(file, self.rows(), "Tradeoff", content),
                 ".json": self.to_json,
-                ".csv": lambda file: self.table().to_csv(file, index=False),
+                ".csv": lambda file: write_csv(self.table(), file, index=False),
             },
         )
 

@@ -1,6 +1,5 @@
 """Images and answers as files. Nothing read here can run code."""
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,6 +12,8 @@ from torch import Tensor
 
 from holdfast import datasets
 from holdfast._core.checks import did_you_mean, untyped
+from holdfast._core.files import whole_file
+from holdfast._core.parquet import content_of, damage_named, read_sealed, write_sealed
 from holdfast._core.types import Outcomes
 from holdfast.counterfactuals import run_of
 from holdfast.errors import FileError, SettingError
@@ -142,11 +143,11 @@ def write_images(path: str | Path, images: ImagesLike, labels: Outcomes | None =
     path = Path(path)
     if path.suffix.lower() != ".npz":
         raise FileError(f"cannot write {str(path)!r}: the name must end in .npz")
-    _write(path, lambda file: _zip(file, named))
+    _zip(path, named)
 
 
 def _zip(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
-    with path.open("wb") as file:  # by its name, numpy would write to another file
+    with whole_file(path) as file:
         np.savez_compressed(file, **cast(Any, arrays))
 
 
@@ -156,7 +157,7 @@ def _zip(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
 def save(cfs: "ImageCounterfactuals", path: Path) -> None:
     """Write what the extension asks for; see `ImageCounterfactuals.save`."""
     writers: dict[str, Callable[[Path], object]] = {
-        ".parquet": lambda file: untyped("pyarrow.parquet").write_table(_to_arrow(cfs), file),
+        ".parquet": lambda file: write_sealed(file, *_to_arrow(cfs)),
         ".npz": lambda file: _zip(file, arrays_of(cfs)),
         ".csv": lambda file: datasets.write_table(cfs.table(), file),
         ".json": lambda file: datasets.write_table(cfs.table(), file),
@@ -169,7 +170,7 @@ def save(cfs: "ImageCounterfactuals", path: Path) -> None:
         raise FileError(
             f"cannot write {str(path)!r}: the extension must be one of {', '.join(writers)}"
         )
-    _write(path, writers[kind])
+    writers[kind](path)
 
 
 def arrays_of(cfs: "ImageCounterfactuals") -> dict[str, NDArray[Any]]:
@@ -192,7 +193,7 @@ def _strings(names: NDArray[Any]) -> NDArray[Any]:
     return names.astype(str) if names.dtype == object else names
 
 
-def _to_arrow(cfs: "ImageCounterfactuals") -> Any:
+def _to_arrow(cfs: "ImageCounterfactuals") -> tuple[Any, dict[bytes, Any]]:
     """One line per pair; an image is a list of its values, channel by channel and line by line."""
     pa = untyped("pyarrow")
     wide = cfs.x[:1].numel() if len(cfs) else 1
@@ -223,25 +224,14 @@ def _to_arrow(cfs: "ImageCounterfactuals") -> Any:
         "passes": cfs.passes,
         "goal": {"sign": cfs.goal.sign, "margin": cfs.goal.margin, "soft": cfs.goal.soft},
     }
-    return pa.table(columns).replace_schema_metadata(
-        {MARK: json.dumps(content, default=str).encode()}
-    )
+    return pa.table(columns), {MARK: content}
 
 
 def load(path: Path) -> "ImageCounterfactuals":
     """Read what `save` wrote as .parquet."""
-    if not path.is_file():
-        raise FileError(f"no file at {str(path)!r}")
-    try:
-        table: Any = untyped("pyarrow.parquet").read_table(path)
-    except Exception as error:
-        raise FileError(f"cannot read {str(path)!r}: {error}") from None
-    if MARK not in (table.schema.metadata or {}):
-        raise FileError(f"{str(path)!r} was not written by ImageCounterfactuals.save")
-    try:
-        return _from_arrow(table, json.loads(table.schema.metadata[MARK]))
-    except Exception as error:  # the file may say anything
-        raise FileError(f"{str(path)!r} is damaged ({type(error).__name__}: {error})") from None
+    table = read_sealed(path, MARK, "was not written by ImageCounterfactuals.save")
+    with damage_named(path):
+        return _from_arrow(table, content_of(table, MARK))
 
 
 def _from_arrow(table: Any, content: dict[str, Any]) -> "ImageCounterfactuals":
@@ -277,11 +267,3 @@ def _from_arrow(table: Any, content: dict[str, Any]) -> "ImageCounterfactuals":
         classes=tuple(content["classes"]),
         run=run_of(content["run"]),
     )
-
-
-def _write(path: Path, how: Callable[[Path], object]) -> None:
-    """A file, or an error that says why there is none."""
-    try:
-        how(path)
-    except OSError as error:
-        raise FileError(f"cannot write {str(path)!r}: {error.strerror or error}") from None

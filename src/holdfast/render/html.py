@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from holdfast._core.checks import optional
+from holdfast._core.files import write_whole
 from holdfast._core.types import Ints, Mask
 from holdfast.render.changes import changed_labels, changes_of
 from holdfast.render.charts.theme import (
@@ -244,8 +245,7 @@ def render(template: str, **values: object) -> str:
 def write_page(path: Path, template: str, **values: object) -> Path:
     """Write a page to a file, whose directory is made if need be."""
     page = render(template, **values)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page, encoding="utf-8")
+    write_whole(path, page.encode())
     return path
 
 

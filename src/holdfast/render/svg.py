@@ -7,6 +7,7 @@ from pathlib import Path
 from markupsafe import escape
 
 from holdfast._core.checks import optional
+from holdfast._core.files import whole_file
 from holdfast.errors import FileError
 from holdfast.render.png import Bytes, Png, encoded
 
@@ -38,10 +39,8 @@ class Svg(str):
                 f"{', '.join(EXTENSIONS)}"
             )
         content = self.encode() if path.suffix.lower() == ".svg" else self.png()
-        try:
-            path.write_bytes(content)
-        except OSError as error:
-            raise FileError(f"cannot write {str(path)!r}: {error.strerror or error}") from None
+        with whole_file(path) as file:
+            file.write(content)
 
 
 class Drawing:

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from holdfast._core.checks import did_you_mean
+from holdfast._core.files import read_bytes, whole_file
 from holdfast._core.progress import Progress
 from holdfast._core.types import Outcomes
 from holdfast.errors import FileError, HoldfastError, ModelError, SettingError
@@ -41,6 +42,7 @@ from holdfast.schema.schema import Schema
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 GRAPHS = "holdfast.models.formats.onnx"
 SAY_HOW = "pass recipe= (--recipe FILE) to say how it is made"
+MOST_BYTES = 1 << 24  # of a file
 _LOOP = tuple(f.name for f in fields(RobustLoop))
 
 
@@ -285,20 +287,20 @@ class Recipe(RobustLoop):
     def save(self, path: str | Path) -> None:
         """A TOML file."""
         text = tomli_w.dumps(self.to_dict())
-        try:
-            Path(path).write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise FileError(f"cannot write {str(path)!r}: {error}") from None
+        with whole_file(path) as file:
+            file.write(text.encode())
 
     @classmethod
     def load(cls, path: str | Path) -> "Recipe":
         """Read a TOML file with `hidden` (or `layers`), `epochs`, `batch_size`, `lr`; or
         `estimator`, `settings`."""
         try:
-            content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+            content = tomllib.loads(read_bytes(path, MOST_BYTES).decode())
+        except FileError:
+            raise
         except OSError as error:
             raise FileError(f"cannot read {str(path)!r}: {error}") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except (ValueError, RecursionError) as error:  # also numbers of too many digits
             raise FileError(f"{str(path)!r} is not TOML: {error}") from None
         return cls.from_dict(content)
 

@@ -2,15 +2,18 @@
 further."""
 
 import io
+import re
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from holdfast._core.checks import listed, optional
+from holdfast._core.files import whole_file
 from holdfast.errors import SettingError
 from holdfast.render.sentences import headings, moves, sentences
 from holdfast.target import BoundTarget, IntervalTarget
@@ -43,6 +46,7 @@ WIDTH = 478  # of the whole picture, labels included: half of the report's page
 COLOURS = [BLUE, ORANGE, GREEN, RED, PINK, SKY, GREY]
 UNWANTED = (ORANGE, GREEN, RED, PINK, GREY)  # of classes that are not the wanted one
 Span = tuple[float, float]
+TAG = re.compile(r"<(?=[/!?]|script)", re.IGNORECASE)
 
 
 def themed(chart: Any) -> Any:
@@ -59,9 +63,36 @@ def themed(chart: Any) -> Any:
         "padding": 0,
         "offset": 8,
     }
-    return chart.configure(
+    styled = chart.configure(
         font=FONT, background="white", padding=6, view={"stroke": None}, axis=axis, legend=legend
     )
+    kind = cast(type[Any], styled.__class__)
+    object.__setattr__(styled, "__class__", _inert(kind))
+    return styled
+
+
+@cache
+def _inert(kind: type[Any]) -> type[Any]:
+    """A type of charts whose texts cannot leave the script of the page that they are put into:
+    names of rows and columns may be anybody's."""
+
+    def to_dict(self: Any, *args: Any, **settings: Any) -> Any:
+        return _without_tags(kind.to_dict(self, *args, **settings))
+
+    return type(kind.__name__, (kind,), {"to_dict": to_dict, "__module__": kind.__module__})
+
+
+def _without_tags(value: Any) -> Any:
+    """The same values, where no text closes a script or opens a comment: between "<" and what
+    follows stands a joiner, which nobody sees."""
+    if isinstance(value, str):
+        return TAG.sub("<\N{WORD JOINER}", value)
+    if isinstance(value, dict):
+        some = cast(dict[Any, Any], value)
+        return {_without_tags(name): _without_tags(part) for name, part in some.items()}
+    if isinstance(value, list):
+        return [_without_tags(part) for part in cast(list[Any], value)]
+    return value
 
 
 def coloured(
@@ -315,7 +346,12 @@ def save(chart: Any, path: str | Path) -> Path:
         )
     optional("vl_convert", "plot")
     more = {".html": {"inline": True}, ".png": {"ppi": 144}}.get(kind, {})
-    chart.save(str(path), format=kind[1:], **more)
+    # altair writes pictures as bytes and pages as text
+    buffer = io.BytesIO() if kind == ".png" else io.StringIO()
+    chart.save(buffer, format=kind[1:], **more)
+    content = buffer.getvalue()
+    with whole_file(path) as file:
+        file.write(content if isinstance(content, bytes) else content.encode())
     return path
 
 
