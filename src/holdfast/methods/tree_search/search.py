@@ -32,6 +32,7 @@ from holdfast.explainer import Explainer
 from holdfast.methods._tighten import revert
 from holdfast.methods.nearest_neighbor import NearestNeighbor
 from holdfast.methods.tree_search.best_moves import BestMoves
+from holdfast.methods.tree_search.boxes.prove import LowerBounds, improve
 from holdfast.methods.tree_search.branch_and_bound import decide
 from holdfast.methods.tree_search.grow import exchange, grow
 from holdfast.methods.tree_search.moves import CellMoves, PersonalMoves, repaired
@@ -154,6 +155,12 @@ class TreeSearch(Explainer):
         infeasible = self._decide(changes, best)
         late = torch.zeros(len(problem), dtype=torch.bool).index_fill_(0, without, True)
         exchange(changes, best, late & best.found)
+        bounds = LowerBounds.none(len(problem))
+        found = best.found.nonzero().squeeze(1)
+        if isinstance(changes, LeafChanges) and len(found) and self.max_nodes:
+            if not problem.budget.over():
+                improve(changes, best, found, self.max_nodes, bounds)
+        self.bounds_ = bounds, best
         z = self._settled(changes, best, without, nearest)
         if isinstance(changes, LeafChanges) and changes.ties and changes.table.ties.known:
             lost = (best.found & ~problem.met_exactly(z)).nonzero().squeeze(1)
