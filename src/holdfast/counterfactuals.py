@@ -1,6 +1,7 @@
 """The answers: one row per question and answer, with its status, and enough to make them again."""
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
@@ -26,6 +27,11 @@ from holdfast.target import BoundTarget, IntervalTarget, Status, Target
 if TYPE_CHECKING:
     from holdfast.explainer import Explainer
     from holdfast.models.base import Model
+
+
+# up to which share of itself an answer may be dearer and still be called the cheapest: digits that
+# are lost where numbers are written into a table
+CHEAPEST = 1e-6
 
 
 @dataclass(frozen=True)
@@ -155,6 +161,9 @@ class Counterfactuals(Answers):
     classes: tuple[Any, ...]
     run: Run
     estimate_before: Tensor | None = None  # (n, 1) what a regression model estimated for `before`
+    # (n,) what any answer costs at least, as weighted l1, by a method that can prove it (see
+    # `gap`); NaN where it has not
+    least_cost: Tensor | None = None
 
     def __iter__(self) -> Iterator["Counterfactuals"]:
         return (self[i] for i in range(len(self)))
@@ -232,6 +241,27 @@ class Counterfactuals(Answers):
             )
         return self._where_answered(distance.value(delta))
 
+    @property
+    def gap(self) -> "pd.Series[float]":
+        """By how much of it each answer may be dearer than the cheapest there is, at most: 0.0, it
+        is proved to be the cheapest; 0.03, it is within 3 % of that; missing, nothing is proved.
+
+        What is cheap is up to the method: that of `TreeSearch(norm=0)` is the cheapest of those
+        answers that change as few features as possible.
+        """
+        unknown = torch.full((len(self),), torch.nan, dtype=torch.float64)
+        least = unknown if self.least_cost is None else self.least_cost
+        cost = torch.tensor(self.cost("weighted").to_numpy())
+        gap = torch.where(least > 0, cost / least - 1, torch.where(cost <= 0, 0.0, unknown))
+        gap = torch.where(gap <= CHEAPEST, 0.0, gap)
+        gap = torch.where(torch.tensor(self.found) & least.isfinite(), gap, unknown)
+        return self._series(gap)
+
+    @property
+    def proof(self) -> "pd.Series[str]":
+        """The same in words: 'cheapest, proved', 'within 3 % of the cheapest', or ''."""
+        return pd.Series([_proof(gap) for gap in self.gap], index=self.index, dtype=object)
+
     def sentences(self) -> "pd.Series[str]":
         """What to do, in words, one sentence per row."""
         from holdfast.render.sentences import sentences
@@ -271,12 +301,14 @@ class Counterfactuals(Answers):
     # ---- files
 
     def table(self) -> pd.DataFrame:
-        """Answers with status, reason, probability (or estimate) and a sentence per row: what CSV
-        and JSON files get."""
+        """Answers with status, reason, probability (or estimate), proof if the method gives one,
+        and a sentence per row: what CSV and JSON files get."""
         extra = {"status": self.status["status"], "reason": self.status["reason"]}
         extra |= (
             {"estimate": self.estimate} if self.is_regression else {"probability": self.probability}
         )
+        if self.least_cost is not None:
+            extra["proof"] = self.proof
         extra |= {"sentence": self.sentences()}
         taken = set(self.after.columns)
         renamed = {
@@ -327,6 +359,8 @@ class Counterfactuals(Answers):
         known["label"] = self.goal.label.numpy()
         if self.estimate_before is not None:
             known["estimate_before"] = self.estimate_before.squeeze(1).double().numpy()
+        if self.least_cost is not None:
+            known["least_cost"] = self.least_cost.numpy()
         table = table.assign(**{f"holdfast:{name}": values for name, values in known.items()})
         content = {
             "run": asdict(self.run),
@@ -364,6 +398,9 @@ class Counterfactuals(Answers):
         if "holdfast:estimate_before" in table:
             numbers = table[["holdfast:estimate_before"]].to_numpy(np.float64)
             estimate_before = torch.tensor(numbers, dtype=dtype)
+        least_cost = None
+        if "holdfast:least_cost" in table:
+            least_cost = torch.tensor(table["holdfast:least_cost"].to_numpy(np.float64))
         return cls(
             before,
             after,
@@ -378,7 +415,15 @@ class Counterfactuals(Answers):
             tuple(content["classes"]),
             run_of(content["run"]),
             estimate_before,
+            least_cost,
         )
+
+
+def _proof(gap: float) -> str:
+    """0.031 -> 'within 4 % of the cheapest'"""
+    if math.isnan(gap):
+        return ""
+    return "cheapest, proved" if gap == 0 else f"within {math.ceil(100 * gap)} % of the cheapest"
 
 
 def _read_parquet(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:

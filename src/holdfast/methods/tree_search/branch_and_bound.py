@@ -199,7 +199,7 @@ def _decide(
             # The best of each box is asked for; where it fails, the box is cut in two.
             row = seen.boxes.row
             top, point, size = seen.favourites(changes, rows)
-            holds = holds(changes, rows[row], point)
+            holds = succeeds(changes, rows[row], point)
             found[row[holds]] = True
             taken[row[holds]] = point[holds]
             stuck = (size.amax(1) <= 1) & ~holds
@@ -285,7 +285,7 @@ def _favourites(
     return tops, points, sizes
 
 
-def holds(changes: LeafChanges, person: Tensor, taken: Tensor) -> Tensor:
+def succeeds(changes: LeafChanges, person: Tensor, taken: Tensor) -> Tensor:
     """(p,) do these candidates succeed, and keep every rule?"""
     part = changes.problem[person]
     z = repaired(part.feasible, changes.personal.rows(person, taken))

@@ -32,7 +32,7 @@ from holdfast.explainer import Explainer
 from holdfast.methods._tighten import revert
 from holdfast.methods.nearest_neighbor import NearestNeighbor
 from holdfast.methods.tree_search.best_moves import BestMoves
-from holdfast.methods.tree_search.boxes.prove import LowerBounds, improve
+from holdfast.methods.tree_search.boxes.prove import improve
 from holdfast.methods.tree_search.branch_and_bound import decide
 from holdfast.methods.tree_search.grow import exchange, grow
 from holdfast.methods.tree_search.moves import CellMoves, PersonalMoves, repaired
@@ -118,16 +118,17 @@ class TreeSearch(Explainer):
         if not len(moves):  # there is but one row to reach
             return Found(out, ~problem.goal.met(problem.model(out), -SLACK))
         infeasible = torch.zeros(len(problem), dtype=torch.bool)
+        least = torch.full((len(problem),), torch.nan, dtype=torch.float64)
         for rows in chunks(
             torch.arange(len(problem)), rows_per_chunk(self.beam * len(moves), at_least=8)
         ):
             part = problem[rows]
             personal = PersonalMoves.of(moves, part.feasible)
             changes = LeafChanges(part, personal, table) if table else ModelChanges(part, personal)
-            out[rows], infeasible[rows] = self._answer(changes)
+            out[rows], infeasible[rows], least[rows] = self._answer(changes)
             if problem.budget.over():
                 break
-        return Found(out, infeasible)
+        return Found(out, infeasible, least if table else None)
 
     def _prepare(self, model: Model) -> tuple[CellMoves, LeafTable | None]:
         """The moves, and the leaves if the model has any."""
@@ -144,8 +145,9 @@ class TreeSearch(Explainer):
         places = cells_at_quantiles(model, cells, data, self.thresholds)
         return CellMoves.of(places, model.schema, model.dtype)
 
-    def _answer(self, changes: SingleChanges) -> tuple[Tensor, Tensor]:
-        """(n, d) answers, or the nearest misses, and which rows have been proved to have none."""
+    def _answer(self, changes: SingleChanges) -> tuple[Tensor, Tensor, Tensor]:
+        """(n, d) answers, or the nearest misses, which rows have been proved to have none, and what
+        any answer costs at least, NaN where that is not known."""
         problem = changes.problem
         best = BestMoves(changes.personal, fewest=distance_of(self.norm) == l0)
         grow(changes, best, self.beam, self.depth)
@@ -155,12 +157,7 @@ class TreeSearch(Explainer):
         infeasible = self._decide(changes, best)
         late = torch.zeros(len(problem), dtype=torch.bool).index_fill_(0, without, True)
         exchange(changes, best, late & best.found)
-        bounds = LowerBounds.none(len(problem))
-        found = best.found.nonzero().squeeze(1)
-        if isinstance(changes, LeafChanges) and len(found) and self.max_nodes:
-            if not problem.budget.over():
-                improve(changes, best, found, self.max_nodes, bounds)
-        self.bounds_ = bounds, best
+        least = self._improve(changes, best)
         z = self._settled(changes, best, without, nearest)
         if isinstance(changes, LeafChanges) and changes.ties and changes.table.ties.known:
             lost = (best.found & ~problem.met_exactly(z)).nonzero().squeeze(1)
@@ -168,8 +165,8 @@ class TreeSearch(Explainer):
                 part = problem[lost]
                 personal = PersonalMoves.of(changes.personal.moves, part.feasible)
                 untied = LeafChanges(part, personal, changes.table, ties=False)
-                z[lost], infeasible[lost] = self._answer(untied)
-        return z, infeasible
+                z[lost], infeasible[lost], least[lost] = self._answer(untied)
+        return z, infeasible, least
 
     def _offer_nearest(self, changes: SingleChanges, best: BestMoves, rows: Tensor) -> Tensor:
         """Offer each of these rows the nearest data row of the wanted class; returns these, none if
@@ -194,6 +191,18 @@ class TreeSearch(Explainer):
             best.offer(rows, taken, found)
             infeasible[rows[proved]] = True
         return infeasible
+
+    def _improve(self, changes: SingleChanges, best: BestMoves) -> Tensor:
+        """Make what was found cheaper, if that can be; (n,) what any answer costs at least."""
+        least = torch.full((len(changes.problem),), torch.nan, dtype=torch.float64)
+        found = best.found.nonzero().squeeze(1)
+        if not len(found) or not self.max_nodes or changes.problem.budget.over():
+            return least
+        if isinstance(changes, LeafChanges):
+            count, price = improve(changes, best, found, self.max_nodes)
+            fewest = count == best.count[found] if best.fewest else torch.ones_like(found > 0)
+            least[found] = torch.where(fewest, price, torch.nan)
+        return least
 
     def _settled(
         self, changes: SingleChanges, best: BestMoves, rows: Tensor, nearest: Tensor

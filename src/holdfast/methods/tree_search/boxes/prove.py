@@ -12,7 +12,7 @@ from holdfast.methods.tree_search.best_moves import BestMoves
 from holdfast.methods.tree_search.boxes.ensemble import ensemble_of, values_of
 from holdfast.methods.tree_search.boxes.people import Questions, Solved, solve
 from holdfast.methods.tree_search.boxes.person import Goal
-from holdfast.methods.tree_search.branch_and_bound import LinearGoal, holds
+from holdfast.methods.tree_search.branch_and_bound import LinearGoal, succeeds
 from holdfast.methods.tree_search.moves import PersonalMoves
 from holdfast.methods.tree_search.single_changes import LeafChanges
 from holdfast.problem import SLACK
@@ -58,49 +58,41 @@ class Prices:
         return torch.tensor(count.astype(np.int64)), torch.tensor((cost - count) / self.unit)
 
 
-@dataclass(frozen=True)
-class LowerBounds:
-    """What no plan can beat: (n,) the fewest changed features, and the least price of those that
-    change no more."""
-
-    count: Tensor
-    price: Tensor
-
-    @staticmethod
-    def none(n: int) -> "LowerBounds":
-        zero = torch.zeros(n, dtype=torch.float64)
-        return LowerBounds(zero.long(), zero)
-
-
 def improve(
-    changes: LeafChanges, best: BestMoves, rows: Tensor, nodes: int, bounds: LowerBounds
-) -> None:
-    """Look for cheaper plans of some rows, and write what none of theirs can cost less than.
+    changes: LeafChanges, best: BestMoves, rows: Tensor, nodes: int
+) -> tuple[Tensor, Tensor]:
+    """Look for cheaper plans of some rows (r,).
 
     Args:
         changes: the model and the people.
         best: the best plans so far; made better.
         rows: whose.
         nodes: boxes looked at for each row, at most.
-        bounds: written.
+
+    Returns:
+        What no plan can beat: (r,) the fewest changed features, if they count, and the least price
+        of plans that change no more; NaN where nothing is known.
     """
     table = changes.table
+    least_count = torch.zeros(len(rows), dtype=torch.int64)
+    least_price = torch.full((len(rows),), torch.nan, dtype=torch.float64)
     if table.k == 1 and table.outputs == "probabilities":
-        return
+        return least_count, least_price
     if not IS_COMPILED and nodes > PLAIN:
         say_that_it_is_slow("the search for the cheapest change of trees")
         nodes = PLAIN
     labels = changes.problem.goal.label[rows]
     for label in map(int, labels.unique()):
         goal = LinearGoal.of(changes.problem, label, table.k, table.outputs)
-        same = rows[labels == label]
+        same = (labels == label).nonzero().squeeze(1)
         parts = [goal] if goal.every else goal.one_by_one()
-        found = [_improve(changes, best, same, nodes, part, label) for part in parts]
+        found = [_improve(changes, best, rows[same], nodes, part, label) for part in parts]
         # Where any of several functions is enough, the lowest of their bounds counts.
         count, price = (torch.stack(v) for v in zip(*found, strict=True))
-        least = count.amin(0)
-        bounds.count[same] = least
-        bounds.price[same] = torch.where(count == least, price, torch.inf).amin(0)
+        least_count[same] = count.amin(0)
+        lowest = torch.where(count == count.amin(0), price, torch.inf)
+        least_price[same] = lowest.amin(0)
+    return least_count, least_price
 
 
 def _improve(
@@ -183,7 +175,7 @@ def _offer(changes: LeafChanges, best: BestMoves, rows: Tensor, solved: Solved) 
     if len(found):
         whose = rows[torch.tensor(found)]
         taken = torch.tensor(solved.taken[found])
-        best.offer(whose, taken, holds(changes, whose, taken))
+        best.offer(whose, taken, succeeds(changes, whose, taken))
 
 
 def _accepted(changes: LeafChanges, best: BestMoves, rows: Tensor, solved: Solved) -> Array:
