@@ -1,10 +1,8 @@
 """The answers: one row per question and answer, with its status, and enough to make them again."""
 
 import json
-import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -15,51 +13,18 @@ import torch
 from torch import Tensor
 
 from holdfast._core.checks import untyped
+from holdfast._core.proof import in_words, proved_gap
 from holdfast._core.result import as_json, plain_value
+from holdfast._core.run import Run, run_of
 from holdfast._core.selection import RowSelection, positions
-from holdfast._core.version import version
 from holdfast.distances import Distance, distance_of, l1, weighted
 from holdfast.errors import FileError, SettingError
 from holdfast.schema.columns import differ
 from holdfast.schema.schema import Schema
-from holdfast.target import BoundTarget, IntervalTarget, Status, Target
+from holdfast.target import BoundTarget, IntervalTarget, Status
 
 if TYPE_CHECKING:
-    from holdfast.explainer import Explainer
-    from holdfast.models.base import Model
-
-
-# up to which share of itself an answer may be dearer and still be called the cheapest: digits that
-# are lost where numbers are written into a table
-CHEAPEST = 1e-6
-
-
-@dataclass(frozen=True)
-class Run:
-    """Where answers came from: enough to make them again."""
-
-    method: str
-    settings: str
-    target: str
-    seed: int
-    seconds: float
-    model: str  # fingerprints
-    schema: str
-    version: str
-    created: str
-    guided_by: tuple[str, ...] = ()  # origins of further models that helped to find the answers
-    # what these models make of the schema's probe rows
-    signatures: tuple[tuple[float, ...], ...] = ()
-
-    @classmethod
-    def of(
-        cls, explainer: "Explainer", model: "Model", target: Target, seed: int, seconds: float
-    ) -> "Run":
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        prints = model.fingerprint(), model.schema.fingerprint
-        guides = tuple(sorted(explainer.guided_by))
-        facts = str(target), seed, seconds, *prints, version(), now, guides, explainer.signatures
-        return cls(type(explainer).__name__, repr(explainer), *facts)
+    pass
 
 
 class Answers:
@@ -249,18 +214,14 @@ class Counterfactuals(Answers):
         What is cheap is up to the method: that of `TreeSearch(norm=0)` is the cheapest of those
         answers that change as few features as possible.
         """
-        unknown = torch.full((len(self),), torch.nan, dtype=torch.float64)
-        least = unknown if self.least_cost is None else self.least_cost
         cost = torch.tensor(self.cost("weighted").to_numpy())
-        gap = torch.where(least > 0, cost / least - 1, torch.where(cost <= 0, 0.0, unknown))
-        gap = torch.where(gap <= CHEAPEST, 0.0, gap)
-        gap = torch.where(torch.tensor(self.found) & least.isfinite(), gap, unknown)
+        gap = proved_gap(cost, self.least_cost, torch.tensor(self.found))
         return self._series(gap)
 
     @property
     def proof(self) -> "pd.Series[str]":
         """The same in words: 'cheapest, proved', 'within 3 % of the cheapest', or ''."""
-        return pd.Series([_proof(gap) for gap in self.gap], index=self.index, dtype=object)
+        return pd.Series([in_words(gap) for gap in self.gap], index=self.index, dtype=object)
 
     def sentences(self) -> "pd.Series[str]":
         """What to do, in words, one sentence per row."""
@@ -419,13 +380,6 @@ class Counterfactuals(Answers):
         )
 
 
-def _proof(gap: float) -> str:
-    """0.031 -> 'within 4 % of the cheapest'"""
-    if math.isnan(gap):
-        return ""
-    return "cheapest, proved" if gap == 0 else f"within {math.ceil(100 * gap)} % of the cheapest"
-
-
 def _read_parquet(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     """The columns of a file that `save` wrote, and what else it says."""
     try:
@@ -444,16 +398,6 @@ def _columns_with(table: pd.DataFrame, prefix: str) -> pd.DataFrame:
     """The columns whose names begin so, by the rest of their names."""
     names = [name for name in table.columns if str(name).startswith(prefix)]
     return table[names].rename(columns=lambda name: str(name).removeprefix(prefix))
-
-
-def run_of(content: dict[str, Any]) -> Run:
-    """A Run from JSON, which knows lists and no tuples."""
-    signatures = tuple(tuple(map(float, row)) for row in content.get("signatures", ()))
-    return Run(
-        **dict[str, Any](
-            content, guided_by=tuple(content.get("guided_by", ())), signatures=signatures
-        )
-    )
 
 
 def _some(values: Any, rows: npt.NDArray[np.int64]) -> Any:

@@ -75,8 +75,8 @@ class LinearGoal:
 
     def one_by_one(self) -> "list[LinearGoal]":
         """Each function alone."""
-        parts = zip(self.weights.split(1), self.constants.split(1), strict=True)
-        return [replace(self, weights=w, constants=c, every=True) for w, c in parts]
+        parts = zip(self.weights, self.constants, strict=True)
+        return [replace(self, weights=w[None], constants=c[None], every=True) for w, c in parts]
 
 
 class Bound:

@@ -1,1 +1,1 @@
-"""The cheapest change of a tree model's answer, with proof: branch and bound over boxes of cells."""
+"""The cheapest change for a tree model, with proof: branch and bound over boxes of cells."""

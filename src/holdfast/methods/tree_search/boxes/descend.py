@@ -11,16 +11,23 @@ from holdfast.methods.tree_search.boxes.look import (
     Box,
     Look,
     base_of,
+    copied,
     cut,
     cut_for,
     empty_look,
     open_leaves,
+    whole,
 )
 from holdfast.methods.tree_search.boxes.person import Own
-from holdfast.methods.tree_search.boxes.shares import Shares, bound, equal_shares
+from holdfast.methods.tree_search.boxes.shares import bound, equal_shares
 
-ROOT = 60  # rounds of the bound in the first box
-INNER = 4  # and in all others
+# rounds of the bound, by how much lambda changes at first, and how far shares move towards closing
+# the gap: in the first box, and in all others
+FIRST = (60, 0.5, 1.0)
+LATER = (4, 0.25, 0.5)
+CLOSED = 0  # nothing cheaper in it
+PLAN = 1  # its cheapest point is a plan, and nothing in it is cheaper
+OPEN = 2
 UNSURE = 32  # points kept about which the model must be asked
 
 
@@ -51,7 +58,7 @@ class Waiting(NamedTuple):
 
     low: Ints  # (w, F)
     high: Ints
-    inside: Ints  # (w, C)
+    inside: Mask  # (w, C)
     lower: Array  # (w,)
     weight: Array  # (w, J)
 
@@ -75,24 +82,26 @@ def too_many(rules: Rules, own: Own, base: Ints, moved: Mask) -> bool:
         return False
     count = rules.changed
     for f in range(len(base)):
-        count += moved[own.cells.move[base[f]]]
+        count += int(moved[own.cells.move[base[f]]])
     return count > rules.changes
 
 
 @compiled
 def reaches(score: Array, level: Array) -> bool:
+    """Is no part of a score less than its level?"""
+    short = 0
     for j in range(len(level)):
-        if not score[j] >= level[j]:
-            return False
-    return True
+        short += int(score[j] < level[j])
+    return short == 0
 
 
 @compiled
 def exceeds(score: Array, level: Array) -> bool:
+    """Is every part of a score more than its level?"""
+    short = 0
     for j in range(len(level)):
-        if not score[j] > level[j]:
-            return False
-    return True
+        short += int(score[j] <= level[j])
+    return short == 0
 
 
 @compiled
@@ -134,21 +143,51 @@ def put(waiting: Waiting, at: int, box: Box, lower: float, weight: Array) -> Non
 
 
 @compiled
-def take(waiting: Waiting, at: int, box: Box, weight: Array) -> None:
+def take(waiting: Waiting, at: int, last: int, box: Box, weight: Array) -> None:
+    """Take a box out; the last one fills its place."""
     box.low[:] = waiting.low[at]
     box.high[:] = waiting.high[at]
     box.inside[:] = waiting.inside[at]
     weight[:] = waiting.weight[at]
+    waiting.low[at] = waiting.low[last]
+    waiting.high[at] = waiting.high[last]
+    waiting.inside[at] = waiting.inside[last]
+    waiting.lower[at] = waiting.lower[last]
+    waiting.weight[at] = waiting.weight[last]
 
 
 @compiled
-def move_last(waiting: Waiting, to: int, last: int) -> None:
-    """Fill the place of a box that has been taken."""
-    waiting.low[to] = waiting.low[last]
-    waiting.high[to] = waiting.high[last]
-    waiting.inside[to] = waiting.inside[last]
-    waiting.lower[to] = waiting.lower[last]
-    waiting.weight[to] = waiting.weight[last]
+def room_for(own: Own, nodes: int) -> Waiting:
+    features = len(own.cells.line)
+    return Waiting(
+        np.empty((nodes, features), np.int64),
+        np.empty((nodes, features), np.int64),
+        np.empty((nodes, len(own.cells.move)), np.bool_),
+        np.empty(nodes),
+        np.empty((nodes, len(own.least))),
+    )
+
+
+@compiled
+def below(limit: float, near: float) -> float:
+    """What a plan must cost less than to be worth finding."""
+    return limit - near * limit if limit < np.inf else limit
+
+
+@compiled
+def see(
+    own: Own, box: Box, look: Look, rules: Rules, moved: Mask, goal: float
+) -> tuple[int, float]:
+    """What is to be done with a box whose plans must cost less than `goal`, and what its cheapest
+    point costs."""
+    base = base_of(own, box, look.base)
+    if base >= goal or too_many(rules, own, look.base, moved):
+        return CLOSED, base
+    open_leaves(own, box, look, goal - base)
+    if not reaches(look.top, own.least):
+        return CLOSED, base
+    is_plan = exceeds(look.score, own.enough) and keeps(rules, own, look.base)
+    return (PLAN if is_plan else OPEN), base
 
 
 @compiled
@@ -164,97 +203,65 @@ def descend(own: Own, moved: Mask, rules: Rules, limit: float, near: float, node
         nodes: boxes looked at, at most.
     """
     cells = own.cells
-    features = len(cells.line)
-    count = len(cells.move)
-    functions = len(own.least)
+    box = whole(own)
     look = empty_look(own)
-    box = Box(cells.start[:-1].copy(), cells.start[1:] - 1, np.ones(count, np.int64))
-    size = nodes + 1
-    waiting = Waiting(
-        np.zeros((size, features), np.int64), np.zeros((size, features), np.int64),
-        np.zeros((size, count), np.int64), np.zeros(size), np.zeros((size, functions)),
-    )
-    other = Box(box.low.copy(), box.high.copy(), box.inside.copy())
-    found = False
-    taken = np.zeros(features, np.int64)
-    unsure = np.zeros((UNSURE, features), np.int64)
+    waiting = room_for(own, nodes)
+    taken = np.zeros(len(cells.line), np.int64)
+    unsure = np.zeros((UNSURE, len(cells.line)), np.int64)
     price = np.zeros(UNSURE)
+    found = False
     asked = 0
-    loose = np.inf
     left = 0
     looked = 0
-    here = own.rest
-    base_of(own, box, look.base)
-    weight = np.zeros(functions)
+    loose = np.inf
+    # The first box hands its weights and shares on.
+    lower = base_of(own, box, look.base)
+    open_leaves(own, box, look, limit - lower)
     shares = equal_shares(own, look)
     reach = min(limit, farthest(own))
-    while True:
+    weight = first_weights(own, look, reach - lower)
+    while looked < nodes:
         looked += 1
-        goal = limit - near * limit if limit < np.inf else np.inf
-        is_open = False
-        base = base_of(own, box, look.base)
-        here = max(here, base)
-        if here < goal and not too_many(rules, own, look.base, moved):
-            open_leaves(own, box, look, goal - base)
-            if reaches(look.top, own.least):
-                kept = keeps(rules, own, look.base)
-                if kept and exceeds(look.score, own.enough):
-                    limit = base
-                    reach = limit
-                    found = True
-                    goal = limit - near * limit
-                    for f in range(features):
-                        taken[f] = cells.move[look.base[f]]
-                else:
-                    is_open = True
-                    first = looked == 1
-                    if first:
-                        shares = equal_shares(own, look)
-                        weight = first_weights(own, look, reach - base)
-                    rounds = ROOT if first else INNER
-                    aim = min(goal, reach)
-                    lower = bound(
-                        own, look, shares, weight, base, aim, rounds,
-                        0.5 if first else 0.25, 1.0 if first else 0.5,
-                    )
-                    here = max(here, lower)
-                    if here >= goal:
-                        is_open = False
-        if is_open:
-            c = cut_for(own, box, look, shares.picked, weight)
-            if c < 0:
-                is_open = False
+        goal = below(limit, near)
+        kind, base = see(own, box, look, rules, moved, goal)
+        lower = max(lower, base)
+        if kind == PLAN:
+            found = True
+            limit = base
+            taken[:] = cells.move[look.base]
+        elif kind == OPEN:
+            effort = FIRST if looked == 1 else LATER
+            aim = min(goal, reach)
+            lower = max(lower, bound(own, look, shares, weight, base, aim, effort))
+            c = -1
+            if lower < goal:
+                c = cut_for(own, box, look, shares.picked, weight)
+            if c >= 0:  # dive: the wanted side is next
+                other = copied(box)
+                cut(own, look, c, box, other)
+                put(waiting, left, other, lower, weight)
+                left += 1
+                continue
+            if lower < goal:
+                # All leaves agree, so that the model says the same of the whole box.
                 if asked < UNSURE:
-                    for f in range(features):
-                        unsure[asked, f] = cells.move[look.base[f]]
+                    unsure[asked] = cells.move[look.base]
                     price[asked] = base
                     asked += 1
                 if asked == UNSURE or not keeps(rules, own, look.base):
                     loose = min(loose, base)
-            else:
-                other.low[:] = box.low
-                other.high[:] = box.high
-                other.inside[:] = box.inside
-                cut(own, look, c, box, other)
-                put(waiting, left, other, here, weight)
-                left += 1
-        if not is_open:
-            if left == 0:
-                break
+        lower = np.inf
+        if left > 0:
             best = least_of(waiting, left)
-            here = waiting.lower[best]
-            if here >= goal:
-                left = 0
-                break
-            take(waiting, best, box, weight)
+            lower = waiting.lower[best]
             left -= 1
-            move_last(waiting, best, left)
-            if looked >= nodes:
-                loose = min(loose, here)
-                break
-        elif looked >= nodes:
-            loose = min(loose, here)
+            take(waiting, best, left, box, weight)
+        if lower >= below(limit, near):
+            # what still waits costs no less
+            lower = np.inf
+            left = 0
             break
+    loose = min(loose, lower)
     for i in range(left):
         loose = min(loose, waiting.lower[i])
     return Outcome(found, limit, taken, min(loose, limit), looked, unsure[:asked], price[:asked])

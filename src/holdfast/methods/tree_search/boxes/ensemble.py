@@ -22,7 +22,7 @@ class Ensemble(NamedTuple):
     first: Ints  # (E,)
     last: Ints  # (E,)
     set_at: Ints  # (E,) -1 where first and last say all
-    sets: Ints
+    sets: Mask
     tree: Ints  # (L,) rising
 
 
@@ -52,16 +52,11 @@ def ensemble_of(table: LeafTable, moves: CellMoves) -> Ensemble:
         np.array([part.line for part in limits], dtype=bool),
         np.array([part.gap for part in limits], dtype=np.int64),
         np.concatenate([[0], np.cumsum(count)]).astype(np.int64),
-        *(
-            _joined(parts)[order]
-            for parts in (
-                [part.feature for part in limits],
-                [part.first for part in limits],
-                [part.last for part in limits],
-                [part.set_at for part in limits],
-            )
-        ),
-        np.concatenate([np.zeros(0, bool), *(part.sets for part in limits)]).astype(np.int64),
+        _joined([part.feature for part in limits])[order],
+        _joined([part.first for part in limits])[order],
+        _joined([part.last for part in limits])[order],
+        _joined([part.set_at for part in limits])[order],
+        np.concatenate([np.zeros(0, bool), *(part.sets for part in limits)]).astype(bool),
         table.leaves.tree.numpy().astype(np.int64),
     )
 

@@ -1,21 +1,20 @@
-"""One box: its cheapest point, the leaves that a better plan in it could use, and where to cut it.
-"""
+"""One box: its cheapest point, the leaves that a better plan in it could use, and its cut."""
 
 from typing import NamedTuple
 
 import numpy as np
 
 from holdfast._core.compiled import compiled
-from holdfast._core.types import Array, Ints
+from holdfast._core.types import Array, Ints, Mask
 from holdfast.methods.tree_search.boxes.person import Own
 
 
 class Box(NamedTuple):
-    """Cells: of a line low .. high, of a set those with a 1 in `inside` (C,)."""
+    """Cells: of a line low .. high, of a set those that are `inside`."""
 
     low: Ints  # (F,)
     high: Ints  # (F,)
-    inside: Ints  # (C,)
+    inside: Mask  # (C,)
 
 
 class Look(NamedTuple):
@@ -49,6 +48,18 @@ def empty_look(own: Own) -> Look:
 
 
 @compiled
+def whole(own: Own) -> Box:
+    """All cells."""
+    cells = own.cells
+    return Box(cells.start[:-1].copy(), cells.start[1:] - 1, np.ones(len(cells.move), np.bool_))
+
+
+@compiled
+def copied(box: Box) -> Box:
+    return Box(box.low.copy(), box.high.copy(), box.inside.copy())
+
+
+@compiled
 def base_of(own: Own, box: Box, base: Ints) -> float:
     """Write the cheapest cells of a box; returns what they cost."""
     cells = own.cells
@@ -58,20 +69,32 @@ def base_of(own: Own, box: Box, base: Ints) -> float:
             base[f] = max(box.low[f], min(cells.origin[f], box.high[f]))
         else:
             c = cells.start[f]
-            while box.inside[c] == 0:
+            while not box.inside[c]:
                 c += 1
             base[f] = c
         cost += cells.cost[base[f]]
-    return cost
+    return float(cost)
 
 
 @compiled
 def open_leaves(own: Own, box: Box, look: Look, room: float) -> None:
     """Write the leaves whose cheapest point in the box costs less than `room` beyond its base."""
+    # One loop over plain arrays: to hand them all to a function for each leaf takes longer than
+    # what it does.
     cells = own.cells
-    ptr, feature, first_of, last_of = own.ptr, own.feature, own.first, own.last
-    set_at, sets, cost, line, start = own.set_at, own.sets, cells.cost, cells.line, cells.start
-    low, high, inside, base_cell = box.low, box.high, box.inside, look.base
+    ptr = own.ptr
+    feature = own.feature
+    first_of = own.first
+    last_of = own.last
+    set_at = own.set_at
+    sets = own.sets
+    cost = cells.cost
+    line = cells.line
+    start = cells.start
+    low = box.low
+    high = box.high
+    inside = box.inside
+    base_cell = look.base
     count = 0
     used = 0
     look.score[:] = 0.0
@@ -92,7 +115,7 @@ def open_leaves(own: Own, box: Box, look: Look, room: float) -> None:
                 else:
                     c = start[f]
                     shift = set_at[e] - c
-                    while c < start[f + 1] and (inside[c] == 0 or sets[shift + c] == 0):
+                    while c < start[f + 1] and not (inside[c] and sets[shift + c]):
                         c += 1
                     fits = c < start[f + 1]
                 if not fits:
@@ -145,7 +168,7 @@ def cut_for(own: Own, box: Box, look: Look, picked: Ints, weight: Array) -> int:
             if look.ptr[i + 1] > look.ptr[i] and gain > most:
                 most = gain
                 best = look.cell[look.ptr[i]]
-    return best
+    return int(best)
 
 
 @compiled
@@ -171,8 +194,8 @@ def vote(own: Own, box: Box, look: Look, i: int, gain: float, votes: Array) -> N
         for e in range(own.ptr[look.leaf[i]], own.ptr[look.leaf[i] + 1]):
             if own.feature[e] == f:
                 for d in range(cells.start[f], cells.start[f + 1]):
-                    let_through = own.sets[own.set_at[e] + d - cells.start[f]]
-                    votes[d] += gain * let_through * box.inside[d]
+                    if own.sets[own.set_at[e] + d - cells.start[f]] and box.inside[d]:
+                        votes[d] += gain
 
 
 @compiled
@@ -181,9 +204,9 @@ def cut(own: Own, look: Look, c: int, wanted: Box, other: Box) -> None:
     base."""
     f = own.cells.owner[c]
     if not own.cells.line[f]:
-        wanted.inside[own.cells.start[f] : own.cells.start[f + 1]] = 0
-        wanted.inside[c] = 1
-        other.inside[c] = 0
+        wanted.inside[own.cells.start[f] : own.cells.start[f + 1]] = False
+        wanted.inside[c] = True
+        other.inside[c] = False
     elif c > look.base[f]:
         wanted.low[f] = c
         other.high[f] = c - 1

@@ -40,9 +40,7 @@ class Solved(NamedTuple):
 
 
 @compiled
-def solve(
-    ens: Ensemble, goal: Goal, asked: Questions, changes: int, nodes: int
-) -> Solved:
+def solve(ens: Ensemble, goal: Goal, asked: Questions, changes: int, nodes: int) -> Solved:
     """Search for the cheapest plan of each person.
 
     Args:
@@ -68,10 +66,16 @@ def solve(
         near = asked.near[i]
         rules = Rules(asked.term[i], asked.room[i], changes, asked.changed[i])
         is_open, own = own_model(
-            ens, goal, asked.cost[i], asked.moved[i], asked.own[i], asked.closed[i],
-            asked.rest[i], limit - near * limit if limit < np.inf else limit,
+            ens,
+            goal,
+            asked.cost[i],
+            asked.moved[i],
+            asked.own[i],
+            asked.closed[i],
+            asked.rest[i],
+            limit - near * limit if limit < np.inf else limit,
         )
-        if not is_open:
+        if not is_open:  # even the cheapest cells cost more
             out.lower[i] = limit
             continue
         found = descend(own, asked.moved[i], rules, limit, near, nodes)

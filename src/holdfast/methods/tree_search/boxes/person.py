@@ -48,7 +48,7 @@ class Own(NamedTuple):
     first: Ints
     last: Ints
     set_at: Ints
-    sets: Ints
+    sets: Mask
     tree: Ints  # (T + 1,) the first leaf of each tree
     value: Array  # (l, J)
     least: Array  # (J,) less what trees without a choice add
@@ -67,7 +67,7 @@ def reachable_cells(ens: Ensemble, cost: Array, moved: Mask, own: Ints, room: fl
     count = 0
     for f in range(features):
         first = ens.start[f]
-        cheapest = first
+        cheapest = first  # of the same cost one that changes nothing
         for m in range(first, ens.start[f + 1]):
             same = cost[m] == cost[cheapest]
             if cost[m] < cost[cheapest] or (same and moved[cheapest] and not moved[m]):
@@ -92,13 +92,12 @@ def reachable_cells(ens: Ensemble, cost: Array, moved: Mask, own: Ints, room: fl
 @compiled
 def rises(cost: Array, move: Ints, start: int, origin: int, end: int) -> bool:
     """Does what a cell costs rise on both sides of the cheapest?"""
-    for c in range(start, origin):
-        if cost[move[c]] < cost[move[c + 1]]:
-            return False
-    for c in range(origin, end - 1):
-        if cost[move[c]] > cost[move[c + 1]]:
-            return False
-    return True
+    falls = 0
+    for c in range(start, end - 1):
+        left = cost[move[c]]
+        right = cost[move[c + 1]]
+        falls += int(left < right if c < origin else left > right)
+    return falls == 0
 
 
 @compiled
@@ -139,7 +138,7 @@ def cheapest_in_set(ens: Ensemble, e: int, cells: Cells) -> int:
     """The first cell that an entry lets through, or -1."""
     f = ens.feature[e]
     for c in range(cells.start[f], cells.start[f + 1]):
-        if ens.sets[ens.set_at[e] + cells.move[c] - ens.start[f]] == 1:
+        if ens.sets[ens.set_at[e] + cells.move[c] - ens.start[f]]:
             return c
     return -1
 
@@ -159,6 +158,7 @@ def reachable_leaves(
             f = ens.feature[e]
             at = cells.origin[f]
             if cells.line[f]:
+                # stretches whose cells have all been dropped are empty too
                 empty = ens.first[e] > ens.last[e]
                 a = cells.start[f + 1] if empty else up[ens.first[e]]
                 b = cells.start[f] - 1 if empty else down[ens.last[e]]
@@ -178,9 +178,7 @@ def reachable_leaves(
 
 
 @compiled
-def merged(
-    ens: Ensemble, cells: Cells, keep: Mask, up: Ints, down: Ints
-) -> tuple[Cells, Ints]:
+def merged(ens: Ensemble, cells: Cells, keep: Mask, up: Ints, down: Ints) -> tuple[Cells, Ints]:
     """Neighbours on a line that no leaf left tells apart become one, the cheapest of them; also
     which of the new cells each one is now."""
     count = len(cells.move)
@@ -216,7 +214,13 @@ def merged(
 
 @compiled
 def own_model(
-    ens: Ensemble, goal: Goal, cost: Array, moved: Mask, own: Ints, closed: Mask, rest: float,
+    ens: Ensemble,
+    goal: Goal,
+    cost: Array,
+    moved: Mask,
+    own: Ints,
+    closed: Mask,
+    rest: float,
     limit: float,
 ) -> tuple[bool, Own]:
     """What is left for a person who knows a plan at the cost `limit`; False: nothing is cheaper.
@@ -244,8 +248,15 @@ def own_model(
 
 @compiled
 def narrowed(
-    ens: Ensemble, goal: Goal, cells: Cells, new: Cells, became: Ints, keep: Mask, up: Ints,
-    down: Ints, rest: float,
+    ens: Ensemble,
+    goal: Goal,
+    cells: Cells,
+    new: Cells,
+    became: Ints,
+    keep: Mask,
+    up: Ints,
+    down: Ints,
+    rest: float,
 ) -> Own:
     """The leaves that are kept, over the new cells; trees without a choice become part of the
     level."""
@@ -257,7 +268,7 @@ def narrowed(
     first = np.zeros(entries, np.int64)
     last = np.zeros(entries, np.int64)
     set_at = np.full(entries, -1)
-    sets = np.zeros(set_bytes(ens, new, keep), np.int64)
+    sets = np.zeros(set_bytes(ens, new, keep), np.bool_)
     ptr = np.zeros(len(ens.tree) + 1, np.int64)
     tree = np.zeros(len(ens.tree) + 1, np.int64)
     value = np.zeros_like(goal.value)
@@ -290,7 +301,7 @@ def narrowed(
                 for i in range(new.start[f], new.start[f + 1]):
                     inside = ens.sets[ens.set_at[e] + new.move[i] - ens.start[f]]
                     sets[written + i - new.start[f]] = inside
-                    limits = limits or inside == 0
+                    limits = limits or not inside
                 set_at[count] = written
                 if limits:
                     written += new.start[f + 1] - new.start[f]
@@ -301,8 +312,18 @@ def narrowed(
         ptr[leaves] = count
         tree[trees] = leaves
     return Own(
-        new, rest, ptr[: leaves + 1], feature[:count], first[:count], last[:count],
-        set_at[:count], sets, tree[: trees + 1], value[:leaves], least, enough,
+        new,
+        rest,
+        ptr[: leaves + 1],
+        feature[:count],
+        first[:count],
+        last[:count],
+        set_at[:count],
+        sets,
+        tree[: trees + 1],
+        value[:leaves],
+        least,
+        enough,
     )
 
 
@@ -320,4 +341,4 @@ def set_bytes(ens: Ensemble, cells: Cells, keep: Mask) -> int:
                 wide = cells.start[f + 1] - cells.start[f]
                 total += wide
                 widest = max(widest, wide)
-    return total + widest
+    return int(total + widest)

@@ -82,9 +82,11 @@ def improve(
         say_that_it_is_slow("the search for the cheapest change of trees")
         nodes = PLAIN
     labels = changes.problem.goal.label[rows]
-    for label in map(int, labels.unique()):
+    for label in range(changes.problem.goal.k):
         goal = LinearGoal.of(changes.problem, label, table.k, table.outputs)
         same = (labels == label).nonzero().squeeze(1)
+        if not len(same):
+            continue
         parts = [goal] if goal.every else goal.one_by_one()
         found = [_improve(changes, best, rows[same], nodes, part, label) for part in parts]
         # Where any of several functions is enough, the lowest of their bounds counts.
@@ -139,7 +141,9 @@ def _rules(changes: LeafChanges, rows: Tensor) -> tuple[Array, Array]:
         return np.zeros((len(rows), 0, len(moves))), np.zeros((len(rows), 0))
     weights = encoding.rules.double()
     value = personal.value[rows].double()
-    term = torch.where(weights[:, moves.column] == 0, 0.0, value[:, None] * weights[:, moves.column])
+    term = torch.where(
+        weights[:, moves.column] == 0, 0.0, value[:, None] * weights[:, moves.column]
+    )
     gone = moves.to_missing & (weights[:, moves.column] != 0)
     term = torch.where(gone, -torch.inf, term)
     owners = torch.zeros(encoding.features, dtype=torch.bool)

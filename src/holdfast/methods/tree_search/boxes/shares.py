@@ -97,7 +97,11 @@ def add_up(part: Array, paid: Array, origin: int, start: int, end: int) -> None:
 @compiled
 def pick(own: Own, look: Look, shares: Shares, weight: Array) -> float:
     """The best open leaf of each tree; returns the sum of what they pay less what they add."""
-    ptr, cell, leaf, base, owner = look.ptr, look.cell, look.leaf, look.base, own.cells.owner
+    ptr = look.ptr
+    cell = look.cell
+    leaf = look.leaf
+    base = look.base
+    owner = own.cells.owner
     paid = shares.paid
     total = 0.0
     for t in range(len(shares.picked)):
@@ -118,8 +122,13 @@ def pick(own: Own, look: Look, shares: Shares, weight: Array) -> float:
 
 @compiled
 def bound(
-    own: Own, look: Look, shares: Shares, weight: Array, base: float, limit: float, rounds: int,
-    step: float, pull: float,
+    own: Own,
+    look: Look,
+    shares: Shares,
+    weight: Array,
+    base: float,
+    limit: float,
+    effort: tuple[int, float, float],
 ) -> float:
     """The largest lower bound of some rounds, which end when it reaches `limit`.
 
@@ -130,10 +139,10 @@ def bound(
         weight: (J,) lambda; improved.
         base: what the cheapest point of the box costs.
         limit: the cost to stay below.
-        rounds: how many.
-        step: by which share of itself lambda changes at first.
-        pull: how far shares move, as a part of what would close the gap.
+        effort: how many rounds, by which share of itself lambda changes at first, and how far
+            shares move, as a part of what would close the gap.
     """
+    rounds, step, pull = effort
     functions = len(weight)
     steps = np.full(functions, step)
     way = np.zeros(functions)
@@ -148,6 +157,7 @@ def bound(
             kept[:] = weight
         if best >= limit:
             break
+        # any shares and weights are valid: an early end costs tightness, never truth
         move_shares(own, look, shares, pull * (limit - lower))
         for j in range(functions):
             added = 0.0
@@ -187,7 +197,7 @@ def move_shares(own: Own, look: Look, shares: Shares, gap: float) -> None:
         base = look.base[f]
         slope += slope_of(shares.sharing, reach[f], base + 1, high[f] + 1, True)
         slope += slope_of(shares.sharing, reach[f], low[f], base, False)
-    if slope <= 0.0:
+    if slope <= 0.0:  # the picks agree about every step
         return
     by = gap / slope
     for f in range(len(low)):
@@ -216,7 +226,13 @@ def slope_of(sharing: Ints, reach: Ints, first: int, end: int, up: bool) -> floa
 
 @compiled
 def move_steps(
-    part: Array, takes_part: Mask, step: Array, reach: Ints, first: int, end: int, by: float,
+    part: Array,
+    takes_part: Mask,
+    step: Array,
+    reach: Ints,
+    first: int,
+    end: int,
+    by: float,
     up: bool,
 ) -> None:
     """Change the shares of the steps to some cells, and scale them back to what each costs."""
