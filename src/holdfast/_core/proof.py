@@ -5,9 +5,10 @@ import math
 import torch
 from torch import Tensor
 
-# up to which share of itself an answer may be dearer and still be called the cheapest: digits that
-# are lost where numbers are written into a table
-CHEAPEST = 1e-6
+# An answer may be dearer by such a share, or by so much, and still be called the cheapest: digits
+# are lost where numbers are written into a table, and prices are rounded while plans are weighed.
+SHARE = 1e-6
+DIGITS = 1e-7
 
 
 def proved_gap(cost: Tensor, least: Tensor | None, found: Tensor) -> Tensor:
@@ -23,7 +24,7 @@ def proved_gap(cost: Tensor, least: Tensor | None, found: Tensor) -> Tensor:
     if least is None:
         return unknown
     gap = torch.where(least > 0, cost / least - 1, torch.where(cost <= 0, 0.0, unknown))
-    gap = torch.where(gap <= CHEAPEST, 0.0, gap)
+    gap = torch.where(cost - least <= (SHARE * least).clamp_min(DIGITS), 0.0, gap)
     return torch.where(found & least.isfinite(), gap, unknown)
 
 
