@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -14,50 +13,19 @@ from torch import Tensor
 
 from holdfast._core.checks import untyped
 from holdfast._core.parquet import content_of, damage_named, read_sealed, write_sealed
+from holdfast._core.proof import in_words, proved_gap
 from holdfast._core.result import as_json
+from holdfast._core.run import Run, run_of
 from holdfast._core.selection import RowSelection, positions
-from holdfast._core.version import version
 from holdfast.distances import Distance, distance_of, l1, weighted
 from holdfast.errors import FileError, SettingError
 from holdfast.schema.columns import differ
 from holdfast.schema.schema import Schema
-from holdfast.target import BoundTarget, IntervalTarget, Status, Target
-
-if TYPE_CHECKING:
-    from holdfast.explainer import Explainer
-    from holdfast.models.base import Model
+from holdfast.target import BoundTarget, IntervalTarget, Status
 
 MARK = b"holdfast"  # in the metadata of a Parquet file
 NOT_OURS = "was not written by Counterfactuals.save"
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
-
-
-@dataclass(frozen=True)
-class Run:
-    """Where answers came from: enough to make them again."""
-
-    method: str
-    settings: str
-    target: str
-    seed: int
-    seconds: float
-    model: str  # fingerprints
-    schema: str
-    version: str
-    created: str
-    guided_by: tuple[str, ...] = ()  # origins of further models that helped to find the answers
-    # what these models make of the schema's probe rows
-    signatures: tuple[tuple[float, ...], ...] = ()
-
-    @classmethod
-    def of(
-        cls, explainer: "Explainer", model: "Model", target: Target, seed: int, seconds: float
-    ) -> "Run":
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        prints = model.fingerprint(), model.schema.fingerprint
-        guides = tuple(sorted(explainer.guided_by))
-        facts = str(target), seed, seconds, *prints, version(), now, guides, explainer.signatures
-        return cls(type(explainer).__name__, repr(explainer), *facts)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -155,6 +123,9 @@ class Counterfactuals(Answers):
     after: pd.DataFrame  # the rows a person would hand in
     schema: Schema
     estimate_before: Tensor | None = None  # (n, 1) what a regression model estimated for `before`
+    # (n,) what any answer costs at least, as weighted l1, by a method that can prove it (see
+    # `gap`); NaN where it has not
+    least_cost: Tensor | None = None
 
     def __iter__(self) -> Iterator["Counterfactuals"]:
         return (self[i] for i in range(len(self)))
@@ -232,6 +203,23 @@ class Counterfactuals(Answers):
             )
         return self._where_answered(distance.value(delta))
 
+    @property
+    def gap(self) -> "pd.Series[float]":
+        """By how much of it each answer may be dearer than the cheapest there is, at most: 0.0, it
+        is proved to be the cheapest; 0.03, it is within 3 % of that; missing, nothing is proved.
+
+        What is cheap is up to the method: that of `TreeSearch(norm=0)` is the cheapest of those
+        answers that change as few features as possible.
+        """
+        cost = torch.tensor(self.cost("weighted").to_numpy())
+        gap = proved_gap(cost, self.least_cost, torch.tensor(self.found))
+        return self._series(gap)
+
+    @property
+    def proof(self) -> "pd.Series[str]":
+        """The same in words: 'cheapest, proved', 'within 3 % of the cheapest', or ''."""
+        return pd.Series([in_words(gap) for gap in self.gap], index=self.index, dtype=object)
+
     def sentences(self) -> "pd.Series[str]":
         """What to do, in words, one sentence per row."""
         from holdfast.render.sentences import sentences
@@ -271,12 +259,14 @@ class Counterfactuals(Answers):
     # ---- files
 
     def table(self) -> pd.DataFrame:
-        """Answers with status, reason, probability (or estimate) and a sentence per row: what CSV
-        and JSON files get."""
+        """Answers with status, reason, probability (or estimate), proof if the method gives one,
+        and a sentence per row: what CSV and JSON files get."""
         extra = {"status": self.status["status"], "reason": self.status["reason"]}
         extra |= (
             {"estimate": self.estimate} if self.is_regression else {"probability": self.probability}
         )
+        if self.least_cost is not None:
+            extra["proof"] = self.proof
         extra |= {"sentence": self.sentences()}
         taken = set(self.after.columns)
         renamed = {
@@ -329,6 +319,8 @@ class Counterfactuals(Answers):
         known["label"] = self.goal.label.numpy()
         if self.estimate_before is not None:
             known["estimate_before"] = self.estimate_before.squeeze(1).double().numpy()
+        if self.least_cost is not None:
+            known["least_cost"] = self.least_cost.numpy()
         table = table.assign(**{f"holdfast:{name}": values for name, values in known.items()})
         content = {
             "run": asdict(self.run),
@@ -369,6 +361,9 @@ class Counterfactuals(Answers):
         if "holdfast:estimate_before" in table:
             numbers = table[["holdfast:estimate_before"]].to_numpy(np.float64)
             estimate_before = torch.tensor(numbers, dtype=dtype)
+        least_cost = None
+        if "holdfast:least_cost" in table:
+            least_cost = torch.tensor(table["holdfast:least_cost"].to_numpy(np.float64))
         _check_codes(codes, label, max(len(content["classes"]), scores.shape[1]))
         return cls(
             before=before,
@@ -384,6 +379,7 @@ class Counterfactuals(Answers):
             classes=tuple(content["classes"]),
             run=run_of(content["run"]),
             estimate_before=estimate_before,
+            least_cost=least_cost,
         )
 
 
@@ -401,16 +397,6 @@ def _columns_with(table: pd.DataFrame, prefix: str) -> pd.DataFrame:
     """The columns whose names begin so, by the rest of their names."""
     names = [name for name in table.columns if str(name).startswith(prefix)]
     return table[names].rename(columns=lambda name: str(name).removeprefix(prefix))
-
-
-def run_of(content: dict[str, Any]) -> Run:
-    """A Run from JSON, which knows lists and no tuples."""
-    signatures = tuple(tuple(map(float, row)) for row in content.get("signatures", ()))
-    return Run(
-        **dict[str, Any](
-            content, guided_by=tuple(content.get("guided_by", ())), signatures=signatures
-        )
-    )
 
 
 def _some(values: Any, rows: npt.NDArray[np.int64]) -> Any:

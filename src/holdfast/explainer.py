@@ -231,7 +231,7 @@ class Explainer(Method):
             feasible = model.schema.feasible(people.x)
             rng = RowRandom.of(seed, people.x)
             problem = SearchProblem(model, people.x, goal, feasible, rng, budget)
-            source, before, answers, verdicts = self._answered(problem, people, batch_size)
+            source, before, answers, verdicts, least = self._answered(problem, people, batch_size)
         goal = goal[source]
         reasons = verdicts.reasons(goal.describe(answers.scores), self.advice, time_budget)
         run = Run.of(self, model, wanted, seed, time.perf_counter() - budget.start)
@@ -249,35 +249,37 @@ class Explainer(Method):
             schema=model.schema,
             classes=model.classes,
             estimate_before=before.scores if model.is_regression else None,
+            least_cost=least,
         )
 
     def _answered(
         self, problem: SearchProblem, people: "_Rows", batch_size: int
-    ) -> "tuple[Tensor, _Rows, _Answers, Verdicts]":
+    ) -> "tuple[Tensor, _Rows, _Answers, Verdicts, Tensor | None]":
         """Search where there is something to find, and judge what comes back.
 
-        Returns whose each answer is (n,), the row that it changes, the answers, and what became of
-        them.
+        Returns whose each answer is (n,), the row that it changes, the answers, what became of
+        them, and what any answer costs at least, if the method says so.
         """
         schema = problem.model.schema
         already_met = problem.goal.met(people.scores)
         why_blocked = blocked(schema, people.numbers)
         open_rows = (~already_met & torch.tensor(why_blocked == "")).nonzero().squeeze(1)
-        rows, infeasible, out_of_time = self._search(problem, open_rows, batch_size)
+        found, out_of_time = self._search(problem, open_rows, batch_size)
         # From here on one row per answer.
         source = torch.arange(len(people.x)).repeat_interleave(self.n_counterfactuals)
         before = people[source] if self.n_counterfactuals > 1 else people
-        answers = self._handed_in(problem, source, rows.flatten(0, 1), before)
+        answers = self._handed_in(problem, source, found.rows.flatten(0, 1), before)
         verdicts = Verdicts(
             already_met=already_met[source].numpy(),
             met=problem.goal[source].met(answers.scores).numpy(),
             blocked=why_blocked[source.numpy()],
             broken=violations(schema, before.numbers, answers.numbers),
-            infeasible=infeasible[source].numpy(),
+            infeasible=found.infeasible[source].numpy(),
             out_of_time=out_of_time[source].numpy(),
             fragile=None if answers.fragile is None else answers.fragile.double().numpy(),
         )
-        return source, before, answers, verdicts
+        least = None if found.least is None else found.least[source]
+        return source, before, answers, verdicts, least
 
     def _handed_in(
         self, problem: SearchProblem, source: Tensor, rows: Tensor, before: "_Rows"
@@ -342,11 +344,11 @@ class Explainer(Method):
 
     def _search(
         self, problem: SearchProblem, open_rows: Tensor, batch_size: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    ) -> tuple[Found, Tensor]:
         """Search the open rows in batches; all others stay as they are.
 
-        Returns the best rows that were found (n, k, d), (n,) which are proved to have no answer,
-        and (n,) for which the time budget was used up before or while they were searched.
+        Returns what was found, with rows (n, k, d), and (n,) for which rows the time budget was
+        used up before or while they were searched.
         """
         n = len(problem)
         k = self.n_counterfactuals
@@ -354,6 +356,7 @@ class Explainer(Method):
         budget.bar.total(max(1, -(-len(open_rows) // batch_size)))
         infeasible = torch.zeros(n, dtype=torch.bool)
         out_of_time = torch.zeros(n, dtype=torch.bool)
+        least: Tensor | None = None
         rows = problem.x[:, None].repeat(1, k, 1)
         for batch in chunks(open_rows, batch_size):
             if budget.over():
@@ -362,11 +365,14 @@ class Explainer(Method):
             full = whole_blocks(batch)
             searched = self.searched(problem[full])
             infeasible[batch] = searched.infeasible[: len(batch)]
+            if searched.least is not None:
+                least = torch.full((n,), torch.nan, dtype=torch.float64) if least is None else least
+                least[batch] = searched.least[: len(batch)]
             found = searched.rows.reshape(len(full), k, -1)[: len(batch)]
             # A search that overflowed has no answer: nobody can hand in inf or NaN.
             rows[batch] = torch.where(found.isfinite().all(2, keepdim=True), found, rows[batch])
             out_of_time[batch] = budget.ran_out
-        return rows, infeasible, out_of_time
+        return Found(rows, infeasible, least), out_of_time
 
 
 @dataclass(frozen=True, eq=False)

@@ -46,10 +46,13 @@ class TimeBudget:
 
 @dataclass(frozen=True)
 class Found:
-    """What a search returns that can also prove that there is no answer."""
+    """What a search returns that can also prove that there is no answer, or no cheaper one."""
 
     rows: Tensor  # (n, d)
     infeasible: Tensor  # (n,) bool: nothing that the person can reach has the wanted outcome
+    # (n,) what an answer costs at least, as weighted l1, if it has as few changes as possible where
+    # the method counts these first; NaN: not known. None: the method proves nothing of the kind
+    least: Tensor | None = None
 
 
 @dataclass(frozen=True)

@@ -228,7 +228,8 @@ class SurvivalSearch(Explainer):
             name: getattr(self, name)
             for name in ("norm", "beam", "depth", "max_nodes", "thresholds")
         }
-        return TreeSearch(**shared)
+        # what it finds is only a last resort, which nobody asks to be proved the cheapest
+        return TreeSearch(**shared, proof_nodes=0)
 
     def _guide(self) -> Guide:
         """The models of the bank, made ready once."""

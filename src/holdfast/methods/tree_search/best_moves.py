@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor
 
-from holdfast.methods.tree_search.moves import PersonalMoves
+from holdfast.methods.tree_search.moves import PersonalMoves, repaired, rounded
 from holdfast.methods.tree_search.single_changes import Tried
+from holdfast.problem import SearchProblem
 
 
 class BestMoves:
@@ -44,6 +45,19 @@ class BestMoves:
         self.taken[rows[better]] = taken[better]
         self.count[rows[better]] = count[better]
         self.price[rows[better]] = price[better]
+
+    def repaired(
+        self, problem: SearchProblem, rows: Tensor, taken: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Moves (r, features) of some rows, with other columns moved where they break a rule: (r,)
+        whether they succeed then, how many features change, and the price."""
+        encoding = problem.feasible.encoding
+        part = problem[rows]
+        z = repaired(part.feasible, self.personal.rows(rows, taken))
+        ok = part.feasible.contains(z) & part.met_exactly(z)
+        changed = (encoding.per_feature((z != part.x).to(z.dtype)) > 0).sum(1)
+        price = rounded(((z - part.x).abs() * encoding.weight).double().sum(1))
+        return ok, changed, price
 
     def take(self, rows: Tensor, tried: Tried) -> Tensor:
         """Keep the best success among what was tried for each row, or, where there is none yet,

@@ -39,6 +39,7 @@ class LinearGoal:
     weights: Tensor
     constants: Tensor
     every: bool
+    relaxed: bool = False  # are they above zero for more than what has the outcome?
 
     @staticmethod
     def of(problem: SearchProblem, label: int, k: int, outputs: str) -> "LinearGoal":
@@ -70,7 +71,12 @@ class LinearGoal:
                 w[i, down] = -math.exp(level)  # log p - log q > level
             else:
                 c[i] = -level
-        return LinearGoal(w, c, goal.sign > 0)
+        return LinearGoal(w, c, goal.sign > 0, relaxed=goal.soft and k > 2)
+
+    def one_by_one(self) -> "list[LinearGoal]":
+        """Each function alone."""
+        parts = zip(self.weights, self.constants, strict=True)
+        return [replace(self, weights=w[None], constants=c[None], every=True) for w, c in parts]
 
 
 class Bound:
@@ -193,7 +199,7 @@ def _decide(
             # The best of each box is asked for; where it fails, the box is cut in two.
             row = seen.boxes.row
             top, point, size = seen.favourites(changes, rows)
-            holds = _holds(changes, rows[row], point)
+            holds = succeeds(changes, rows[row], point)
             found[row[holds]] = True
             taken[row[holds]] = point[holds]
             stuck = (size.amax(1) <= 1) & ~holds
@@ -279,7 +285,7 @@ def _favourites(
     return tops, points, sizes
 
 
-def _holds(changes: LeafChanges, person: Tensor, taken: Tensor) -> Tensor:
+def succeeds(changes: LeafChanges, person: Tensor, taken: Tensor) -> Tensor:
     """(p,) do these candidates succeed, and keep every rule?"""
     part = changes.problem[person]
     z = repaired(part.feasible, changes.personal.rows(person, taken))

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from holdfast.methods.tree_search.best_moves import BestMoves
-from holdfast.methods.tree_search.moves import CellMoves, PersonalMoves, repaired, rounded
+from holdfast.methods.tree_search.moves import CellMoves, PersonalMoves
 from holdfast.methods.tree_search.single_changes import SingleChanges, Tried
 
 PASSES = 20  # exchanges at most
@@ -130,8 +130,7 @@ def _take(changes: SingleChanges, best: BestMoves, rows: Tensor, tried: Tried) -
     columns moved for it."""
     problem = changes.problem
     personal = changes.personal
-    encoding = problem.feasible.encoding
-    if not len(encoding.rules):
+    if not len(problem.feasible.encoding.rules):
         return best.take(rows, changes.confirmed(rows, tried, fewest=best.fewest))
     kept = personal.keep_rules(tried.person, tried.taken)
     won = best.take(
@@ -142,13 +141,8 @@ def _take(changes: SingleChanges, best: BestMoves, rows: Tensor, tried: Tried) -
     repairable = rows[other.found[rows]]
     if not len(repairable):
         return won
-    part = problem[repairable]
     taken = other.taken[repairable]
-    z = repaired(part.feasible, personal.rows(repairable, taken))
-    ok = part.feasible.contains(z) & part.met(z)
-    changed = (encoding.per_feature((z != part.x).to(z.dtype)) > 0).sum(1)
-    price = rounded(((z - part.x).abs() * encoding.weight).double().sum(1))
-    best.keep(repairable, taken, ok, changed, price)
+    best.keep(repairable, taken, *best.repaired(problem, repairable, taken))
     return won
 
 

@@ -32,6 +32,7 @@ from holdfast.explainer import Explainer
 from holdfast.methods._tighten import revert
 from holdfast.methods.nearest_neighbor import NearestNeighbor
 from holdfast.methods.tree_search.best_moves import BestMoves
+from holdfast.methods.tree_search.boxes.prove import improve, usual_boxes
 from holdfast.methods.tree_search.branch_and_bound import decide
 from holdfast.methods.tree_search.grow import exchange, grow
 from holdfast.methods.tree_search.moves import CellMoves, PersonalMoves, repaired
@@ -64,6 +65,9 @@ class TreeSearch(Explainer):
             that there is none.
         thresholds: places per column at which a model is asked whose thresholds are not known, or
             too many.
+        proof_nodes: boxes that may be looked at for a row with an answer, to make it cheaper or to
+            prove that nothing is. None: 256 with the `fast` extra, else none, as a box takes some
+            hundred times as long without it.
 
     >>> import holdfast as hf
     >>> from sklearn.ensemble import RandomForestClassifier
@@ -96,6 +100,7 @@ class TreeSearch(Explainer):
     depth: int = 6
     max_nodes: int = 2000
     thresholds: int = 16
+    proof_nodes: int | None = None
 
     def check(self, model: Model) -> None:
         distance_of(self.norm, (l0, l1))
@@ -103,6 +108,8 @@ class TreeSearch(Explainer):
             raise SettingError("beam and depth must be at least 1")
         if not self.max_nodes >= 0:
             raise SettingError(f"max_nodes must be 0 or more, got {self.max_nodes}")
+        if self.proof_nodes is not None and not self.proof_nodes >= 0:
+            raise SettingError(f"proof_nodes must be 0 or more, got {self.proof_nodes}")
         if not self.thresholds >= 2:
             raise SettingError(f"thresholds must be at least 2, got {self.thresholds}")
 
@@ -117,16 +124,17 @@ class TreeSearch(Explainer):
         if not len(moves):  # there is but one row to reach
             return Found(out, ~problem.goal.met(problem.model(out), -SLACK))
         infeasible = torch.zeros(len(problem), dtype=torch.bool)
+        least = torch.full((len(problem),), torch.nan, dtype=torch.float64)
         for rows in chunks(
             torch.arange(len(problem)), rows_per_chunk(self.beam * len(moves), at_least=8)
         ):
             part = problem[rows]
             personal = PersonalMoves.of(moves, part.feasible)
             changes = LeafChanges(part, personal, table) if table else ModelChanges(part, personal)
-            out[rows], infeasible[rows] = self._answer(changes)
+            out[rows], infeasible[rows], least[rows] = self._answer(changes)
             if problem.budget.over():
                 break
-        return Found(out, infeasible)
+        return Found(out, infeasible, least if table else None)
 
     def _prepare(self, model: Model) -> tuple[CellMoves, LeafTable | None]:
         """The moves, and the leaves if the model has any."""
@@ -143,8 +151,9 @@ class TreeSearch(Explainer):
         places = cells_at_quantiles(model, cells, data, self.thresholds)
         return CellMoves.of(places, model.schema, model.dtype)
 
-    def _answer(self, changes: SingleChanges) -> tuple[Tensor, Tensor]:
-        """(n, d) answers, or the nearest misses, and which rows have been proved to have none."""
+    def _answer(self, changes: SingleChanges) -> tuple[Tensor, Tensor, Tensor]:
+        """(n, d) answers, or the nearest misses, which rows have been proved to have none, and what
+        any answer costs at least, NaN where that is not known."""
         problem = changes.problem
         best = BestMoves(changes.personal, fewest=distance_of(self.norm) == l0)
         grow(changes, best, self.beam, self.depth)
@@ -154,6 +163,7 @@ class TreeSearch(Explainer):
         infeasible = self._decide(changes, best)
         late = torch.zeros(len(problem), dtype=torch.bool).index_fill_(0, without, True)
         exchange(changes, best, late & best.found)
+        least = self._improve(changes, best)
         z = self._settled(changes, best, without, nearest)
         if isinstance(changes, LeafChanges) and changes.ties and changes.table.ties.known:
             lost = (best.found & ~problem.met_exactly(z)).nonzero().squeeze(1)
@@ -161,8 +171,8 @@ class TreeSearch(Explainer):
                 part = problem[lost]
                 personal = PersonalMoves.of(changes.personal.moves, part.feasible)
                 untied = LeafChanges(part, personal, changes.table, ties=False)
-                z[lost], infeasible[lost] = self._answer(untied)
-        return z, infeasible
+                z[lost], infeasible[lost], least[lost] = self._answer(untied)
+        return z, infeasible, least
 
     def _offer_nearest(self, changes: SingleChanges, best: BestMoves, rows: Tensor) -> Tensor:
         """Offer each of these rows the nearest data row of the wanted class; returns these, none if
@@ -187,6 +197,19 @@ class TreeSearch(Explainer):
             best.offer(rows, taken, found)
             infeasible[rows[proved]] = True
         return infeasible
+
+    def _improve(self, changes: SingleChanges, best: BestMoves) -> Tensor:
+        """Make what was found cheaper, if that can be; (n,) what any answer costs at least."""
+        least = torch.full((len(changes.problem),), torch.nan, dtype=torch.float64)
+        found = best.found.nonzero().squeeze(1)
+        boxes = usual_boxes() if self.proof_nodes is None else self.proof_nodes
+        if not len(found) or not boxes or changes.problem.budget.over():
+            return least
+        if isinstance(changes, LeafChanges):
+            count, price = improve(changes, best, found, boxes)
+            fewest = count == best.count[found] if best.fewest else torch.ones_like(found > 0)
+            least[found] = torch.where(fewest, price, torch.nan)
+        return least
 
     def _settled(
         self, changes: SingleChanges, best: BestMoves, rows: Tensor, nearest: Tensor

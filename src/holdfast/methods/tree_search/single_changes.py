@@ -120,6 +120,19 @@ class LeafChanges(SingleChanges):
             out[part] = self._decided(gap, raw, who, taken[part]) if self.ties else gap
         return out
 
+    def tie_wins(self, label: int) -> bool:
+        """Is a tie of two classes always enough for those who want this one? False: not always, or
+        nobody knows."""
+        goal = self.problem.goal
+        if not self.ties or goal.k != 2 or goal.soft or goal.margin:
+            return False
+        if self.table.outputs != "probabilities":  # sums of many digits: hardly ever level
+            return False
+        wins, open_ = self.table.ties.of(
+            self.problem, torch.tensor([label]), torch.zeros(1, 2, dtype=torch.float64)
+        )
+        return bool(wins) and not bool(open_)
+
     def _decided(self, gap: Tensor, raw: Tensor, person: Tensor, taken: Tensor) -> Tensor:
         """Gaps (s, m) of the outputs (s, m, k), with those that are level put where `predict` puts
         them."""
