@@ -3,22 +3,11 @@
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
-from experiments.guo2023.setup import (
-    AUTHORS,
-    KEPT,
-    OURS,
-    SETTINGS,
-    Task,
-    crossed,
-    figures,
-    harden,
-    joint_methods,
-    prepare,
-)
+from experiments.guo2023.measure import CONVENTIONS, IN_RANGE, RAW, crossed, harden
+from experiments.guo2023.task import Task, prepare
 from holdfast.schema.feature import Feature
 from holdfast.schema.schema import Schema
 
@@ -37,19 +26,23 @@ def bits() -> Task:
 def test_the_validity_matrix_of_two_models_that_look_at_other_columns() -> None:
     looks = torch.tensor([0, 2])
 
-    def answers(i: int, x: torch.Tensor) -> torch.Tensor:
-        out = x.clone()
+    def answers(convention: str, i: int) -> torch.Tensor:
+        out = bits().asked(i).clone()
         out[:, looks[i]] = 1 - out[:, looks[i]]
         return out
 
-    cell = crossed(bits(), 1, lambda models, x: x[:, looks[models]].T > 0.5, answers)
-    np.testing.assert_allclose(cell["V"][0], [[1, 0.5], [0.75, 1]])
-    np.testing.assert_allclose(cell["cost"], [[1, 1]])
-    found = figures(cell)
-    assert found["validity"] == [1.0, 0.0]
-    assert found["robust validity"] == [0.625, 0.125]  # of all values, not of a sample
-    assert found["next subset"][0] == 0.5
-    assert found["proximity"] == [1.0, 0.0]
+    figures, kept = crossed(bits(), lambda models, x: x[:, looks[models]].T > 0.5, answers)
+    for convention in CONVENTIONS:
+        found = figures[convention]
+        assert found["matrix"] == [[1, 0.5], [0.75, 1]]
+        assert found["cost"] == [1, 1]
+        assert found["validity"] == 1.0
+        assert found["robust validity"] == 0.625
+        assert found["next subset"] == 0.5
+        assert found["proximity"] == 1.0
+    assert figures["asked"] == 8
+    assert kept["accepted raw 0"].mean(1).tolist() == [1, 0.5]
+    assert kept["far raw 1"].tolist() == [1, 1, 1, 1]
 
 
 def test_an_answer_has_one_level_per_category_and_numbers_in_the_range_of_the_data() -> None:
@@ -62,10 +55,8 @@ def test_an_answer_has_one_level_per_category_and_numbers_in_the_range_of_the_da
     )
     task = replace(bits(), schema=schema, encoding=schema.encoding())
     raw = torch.tensor([[1.7, 0.2, 3.0, -1.0, -0.4]])
-    assert harden(raw, task).tolist() == [[1.0, 0.0, 1.0, 0.0, 0.0]]
-    torch.testing.assert_close(
-        harden(raw, task, clamp=False), torch.tensor([[1.7, 0.0, 1.0, 0.0, -0.4]])
-    )
+    assert harden(raw, task, IN_RANGE).tolist() == [[1.0, 0.0, 1.0, 0.0, 0.0]]
+    torch.testing.assert_close(harden(raw, task, RAW), torch.tensor([[1.7, 0.0, 1.0, 0.0, -0.4]]))
 
 
 @pytest.mark.parametrize(
@@ -84,34 +75,3 @@ def test_subsets_are_those_of_the_paper(
     back = task.schema.encode(task.schema.decode(task.x))
     torch.testing.assert_close(back, task.x, atol=1e-6, rtol=0)
     assert not task.encoding.fixed.any()
-
-
-def test_training_is_the_papers_where_it_is_said_to_be() -> None:
-    methods = joint_methods(SETTINGS["sba_loan"])
-    assert methods["CounterNet"].shift is None
-    kept = methods[KEPT]
-    softmax = methods[AUTHORS]
-    ours = methods[OURS]
-    assert (kept.encoder, kept.predictor, kept.generator) == ((200, 10), (10,), (10,))
-    assert (softmax.lr, softmax.batch_size, softmax.epochs, softmax.dropout) == (
-        0.003,
-        128,
-        50,
-        0.3,
-    )
-    assert (kept.l1, kept.l2, kept.l3) == (1.0, 0.2, 0.1)
-    assert kept.shift is not None
-    same = replace(kept, epochs=50, shift=replace(kept.shift, categories="softmax"))
-    assert softmax.get_params() == same.get_params()
-    assert (kept.shift.outer, kept.shift.inner, kept.shift.epsilon, kept.shift.eta) == (
-        7,
-        2,
-        0.1,
-        0.03,
-    )
-    assert not kept.condition_on_target
-    assert not kept.clip_to_data
-    assert not kept.hard_categories
-    assert ours.condition_on_target
-    assert ours.clip_to_data
-    assert ours.hard_categories
