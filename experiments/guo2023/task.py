@@ -92,9 +92,3 @@ def _free(schema: hf.Schema) -> hf.Schema:
         else:
             out.append(hf.Feature(f.name, seen=(0.0, 1.0)))
     return hf.Schema(tuple(out))
-
-
-def farthest(task: Task) -> int:
-    """How far two rows inside the range of the data can be apart: a number by 1, another category
-    by 2."""
-    return sum(2 if feature.is_category else 1 for feature in task.schema.features)
