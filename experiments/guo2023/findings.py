@@ -100,7 +100,7 @@ def kept_in_range(tables: Table, dataset: str) -> tuple[str, str, str]:
     interval = interval_of(losses)
     if interval is None:
         return statement, "one seed", f"{losses[0]:+.3f}"
-    return statement, "**no**" if interval[1] < 0 else "yes", _of(losses, interval)
+    return statement, "**no**" if interval[1] < 0 else "no loss seen", _of(losses, interval)
 
 
 def differences(one: Record, other: Record) -> list[float]:

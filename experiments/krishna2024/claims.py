@@ -342,6 +342,9 @@ def tally(results: Results) -> dict[str, str]:
     out = dict[str, str]()
     for number, text in CLAIMS.items():
         counts = Counter(line["holds"] for line in lines if line["claim"] == number)
+        if set(counts) == {UNKNOWN[0]}:
+            out[f"{number}. {text}"] = UNKNOWN[0]
+            continue
         words = [f"{counts['yes']} of {counts.total()} cases"]
         words += [
             f"{count} {holds}" for holds, count in counts.items() if holds not in ("yes", "no")

@@ -198,3 +198,5 @@ def test_the_tally_tells_apart_what_is_neither_yes_nor_no(monkeypatch: pytest.Mo
         claims, "verdicts", lambda holds: [{"claim": c, "holds": holds} for c in CLAIMS]
     )
     assert set(tally(cast(Any, said)).values()) == {"1 of 4 cases, 2 not sure"}
+    nothing = ["not measured yet"] * 2
+    assert set(tally(cast(Any, nothing)).values()) == {"not measured yet"}
