@@ -7,6 +7,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 BENCHMARKS = ROOT / "benchmarks/results"
+ALLOWED = 0.05  # of certificates may be false at a confidence of 95 %
 
 MODELS = {
     "lr": "logistic regression",
@@ -150,7 +151,34 @@ def next_training() -> str:
                     _false(lines["retrain"]) if "retrain" in lines else "",
                 ]
             )
-    return _table(head, rows)
+    return f"{_table(head, rows)}\n\n{_whether_kept()}"
+
+
+def _whether_kept() -> str:
+    """Of all certificates together how many are false at each level, and on which lines more than
+    the level of confidence allows."""
+    judged = [
+        (told, lines["stretch"]) for told, lines in _populations() if "stretch" in lines
+    ]
+    parts = list[str]()
+    for hold in sorted({told[1] for told, _ in judged}):
+        lines = [line for told, line in judged if told[1] == hold]
+        certified = sum(round(line["certified"] * line["people"]) for line in lines)
+        false = sum(
+            round(line["false"] * line["certified"] * line["people"]) for line in lines
+        )
+        parts.append(
+            f"{false} of {certified:,} ({false / max(certified, 1):.1%}) at {hold}"
+        )
+    beyond = [
+        f"{told[0].removesuffix(', 1,000 rows')} at {told[1]} ({line['false']:.1%})"
+        for told, line in judged
+        if line["false"] > ALLOWED
+    ]
+    kept = f"Of all certificates together {' and '.join(parts)} are false."
+    if not beyond:
+        return f"{kept} No line has more than the {ALLOWED:.0%} that a confidence of 95% allows."
+    return f"{kept} More than the {ALLOWED:.0%} that a confidence of 95% allows: {'; '.join(beyond)}."
 
 
 def next_training_of_fewer_rows() -> str:

@@ -459,3 +459,11 @@ def test_what_is_wrong_is_said(network: hf.Recourse) -> None:
     for error, words, call in cases:
         with pytest.raises(error, match=words):
             call()
+
+
+def test_plans_are_audited_as_their_answers_are(network: hf.Recourse) -> None:
+    """The next release is asked about plans as they are."""
+    plans = network.plans(refused(network).head(4), "approved")
+    release = network.bank.audit.model(0)
+    by_plans = hf.audit(plans, [release])
+    assert by_plans.held.tolist() == hf.audit(plans.cfs, [release]).held.tolist()

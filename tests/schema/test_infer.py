@@ -119,3 +119,29 @@ def test_infer_reads_kinds_and_settings(frame: pd.DataFrame) -> None:
     unit = hf.Schema.infer(table, scaling="minmax").encode(table, torch.float64)[:, 0]
     assert (unit.min(), unit.max()) == (0, 1)
     assert schema.columns[:4] == ["age", "job=clerk", "job=cook", "job=(missing)"]
+
+
+def test_robust_scaling_by_hand() -> None:
+    """Median and quartiles: a few huge values change nothing about the usual ones."""
+    usual = np.arange(101.0)
+    heavy = np.append(usual, [1e9] * 2)
+    table = pd.DataFrame({"a": heavy})
+    feature = hf.Schema.infer(table, scaling="robust").features[0]
+    low, middle, high = np.quantile(heavy, [0.25, 0.5, 0.75])
+    assert feature.center == middle == 51
+    assert feature.scale == pytest.approx((high - low) / 1.349)
+    assert hf.Schema.infer(table).features[0].scale > 1e8
+
+
+def test_robust_scaling_of_normal_numbers_is_the_standard_one() -> None:
+    values = pd.DataFrame({"a": np.random.default_rng(0).normal(3, 2, 200_000)})
+    robust = hf.Schema.infer(values, scaling="robust").features[0]
+    assert robust.scale == pytest.approx(2, rel=0.01)
+    assert robust.center == pytest.approx(3, abs=0.02)
+
+
+def test_robust_scaling_where_the_quartiles_are_one() -> None:
+    """Most people have nothing: the deviation takes the place of the quartiles."""
+    values = np.array([0.0] * 90 + [5.0] * 10)
+    feature = hf.Schema.infer(pd.DataFrame({"a": values}), scaling="robust").features[0]
+    assert feature.scale == pytest.approx(values.std())

@@ -20,7 +20,11 @@ slow = settings(max_examples=60, deadline=None, suppress_health_check=list(Healt
 
 
 @slow
-@given(tables(), st.sampled_from(["standard", "minmax", "none"]), st.randoms(use_true_random=False))
+@given(
+    tables(),
+    st.sampled_from(["standard", "minmax", "robust", "none"]),
+    st.randoms(use_true_random=False),
+)
 def test_round_trip_is_exact(frame: pd.DataFrame, scaling: Any, shuffle: Any) -> None:
     schema = hf.Schema.infer(frame, scaling=scaling)
     columns = list(frame.columns)

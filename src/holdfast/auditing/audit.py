@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -51,13 +51,24 @@ MARK = b"holdfast-audit"
 FEW = 10  # models that a table shows one by one, where they are too few for a certificate
 
 
+class HasAnswers(Protocol):
+    """What has answers among other things, such as `Plans`."""
+
+    @property
+    def cfs(self) -> Counterfactuals: ...
+
+
 def audit(
-    cfs: Counterfactuals, bank: Judges, *, rule: Rule = "target", progress: bool = False
+    cfs: Counterfactuals | HasAnswers,
+    bank: Judges,
+    *,
+    rule: Rule = "target",
+    progress: bool = False,
 ) -> "Audit":
     """Ask every model of a bank whether it accepts each answer.
 
     Args:
-        cfs: answers of any method.
+        cfs: answers of any method, or the `Plans` of a `Recourse`.
         bank: retrained models with the same schema and classes; none of them may have guided the
             search, and copies count once. Or one or several existing models, such as the next
             release.
@@ -80,6 +91,8 @@ def audit(
     ['status', 'survival', 'models', 'bound', 'certified', 'seed', 'bootstrap']
     """
     given: Any = bank
+    if not isinstance(cfs, Counterfactuals):
+        cfs = getattr(cfs, "cfs", cfs)
     if not isinstance(cfs, Counterfactuals) or isinstance(given, Counterfactuals | None):
         raise SettingError(
             f"audit takes answers and a ModelBank, or models, got {type(cfs).__name__} and "

@@ -3,12 +3,12 @@
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import date
-from typing import Any, Literal, TypedDict, Unpack, cast
+from typing import Any, Literal, TypedDict, Unpack, cast, get_args
 
 import numpy as np
 import pandas as pd
 
-from holdfast._core.checks import did_you_mean
+from holdfast._core.checks import did_you_mean, listed
 from holdfast._core.types import Array
 from holdfast.errors import SchemaError
 from holdfast.schema.columns import column_names, dtype_name
@@ -28,6 +28,9 @@ OF_COLUMNS = (
     "weights",
     "words",
 )
+Scaling = Literal["standard", "minmax", "robust", "none"]
+SCALINGS: tuple[Scaling, ...] = get_args(Scaling)
+NORMAL_QUARTILES = 1.349  # between the quartiles of a normal variable of deviation 1
 
 
 class InferSettings(TypedDict, total=False):
@@ -46,7 +49,7 @@ class InferSettings(TypedDict, total=False):
     words: Mapping[str, Mapping[str, Any]]
     rules: Iterable[str]
     max_changes: int
-    scaling: Literal["standard", "minmax", "none"]
+    scaling: Scaling
 
 
 def inferred(
@@ -61,8 +64,8 @@ def inferred(
     scaling = settings.get("scaling", "standard")
     if not len(frame):
         raise SchemaError("cannot infer a schema from a table without rows")
-    if scaling not in ("standard", "minmax", "none"):
-        raise SchemaError(f"scaling must be 'standard', 'minmax' or 'none', got {scaling!r}")
+    if scaling not in SCALINGS:
+        raise SchemaError(f"scaling must be one of {listed(SCALINGS)}, got {scaling!r}")
     for name in ("integers", "categories"):  # read once: they may be generators
         settings[name] = _names(settings.get(name, ()))
     # every setting must name columns of this table
@@ -136,12 +139,29 @@ def _scaled(values: Array, scaling: str) -> dict[str, Any]:
     """The range of the data, and what makes it small numbers."""
     low = float(values.min())
     high = float(values.max())
-    spread = {"standard": float(values.std()), "minmax": high - low, "none": 1.0}[scaling]
-    center = {"standard": float(values.mean()), "minmax": low, "none": 0.0}[scaling]
+    center, spread = _center_and_spread(values, scaling)
     # A constant column keeps its own unit; one that overflows cannot be scaled by its spread
     # either.
     varies = math.isfinite(spread) and spread > 1e-12 * max(abs(low), abs(high))
     return {"seen": (low, high), "center": center, "scale": spread if varies else 1.0}
+
+
+def _center_and_spread(values: Array, scaling: str) -> tuple[float, float]:
+    """What is taken off and what it is divided by.
+
+    The quartiles of "robust" do not see a few huge values, which would make every usual change look
+    like none. Where half of the rows or more have the same value they are one and the same, and the
+    deviation takes their place.
+    """
+    if scaling == "none":
+        return 0.0, 1.0
+    if scaling == "minmax":
+        return float(values.min()), float(values.max() - values.min())
+    if scaling == "standard":
+        return float(values.mean()), float(values.std())
+    low, middle, high = np.quantile(values, [0.25, 0.5, 0.75]).tolist()
+    between = (high - low) / NORMAL_QUARTILES
+    return middle, between or float(values.std())
 
 
 def _names(value: Iterable[str]) -> list[str]:

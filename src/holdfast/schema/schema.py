@@ -132,7 +132,8 @@ class Schema:
             words: `label`, `unit` and `verbs` for sentences, per column.
             rules: linear rules such as "open_accounts <= total_accounts".
             max_changes: at most this many features may change; 0 for no limit.
-            scaling: "standard" (zero mean, unit variance), "minmax" (to [0, 1]) or "none".
+            scaling: "standard" (zero mean, unit variance), "minmax" (to [0, 1]), "robust" (median
+                and quartiles, for columns with a few huge values) or "none".
         """
         return Schema(*inferred(frame, **settings))
 

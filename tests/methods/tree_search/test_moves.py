@@ -97,7 +97,7 @@ def mixed(rows: int = 150) -> tuple[pd.DataFrame, Any]:
     return X, (size + rng.normal(0, 1, rows) > 0).astype(int)
 
 
-@pytest.mark.parametrize("scaling", ["standard", "minmax", "none"])
+@pytest.mark.parametrize("scaling", ["standard", "minmax", "robust", "none"])
 @pytest.mark.parametrize("inputs", ["encoded", "frame"])
 @pytest.mark.parametrize("kind", ESTIMATORS)
 def test_moves_of_integers_steps_and_float32(kind: str, inputs: Any, scaling: Any) -> None:
