@@ -2,6 +2,7 @@
 say."""
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -172,6 +173,15 @@ def test_a_page_of_nothing_says_so(tmp_path: Path) -> None:
     assert not pictures(nothing)
     shown = brief(records(nothing), ("sba_loan",))
     assert {row[1] for row in shown} == {"not measured yet"}
+
+
+def test_the_algorithm_is_run_by_its_name_in_three_lines() -> None:
+    notes = (Path(attack.__file__).parent / "notes.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", notes, re.DOTALL)
+    names = dict[str, Any]()
+    exec(code, names)
+    assert len(names["answers"]) == 5
+    assert names["net"].shift == hf.RoCourseNet.paper("german_credit").shift
 
 
 # ---- the committed results
