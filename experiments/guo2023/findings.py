@@ -3,7 +3,7 @@
 Differences are taken seed by seed, with a 95 % interval over seeds.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from statistics import fmean
 
 from experiments.guo2023 import methods
@@ -59,14 +59,11 @@ def gained(tables: Table, dataset: str) -> tuple[str, str, str]:
     assert plain.reported is not None
     told = printed.reported[0] - plain.reported[0]
     statement = f"{dataset}: the attack adds {told:+.3f} to CounterNet's robust validity"
-    gains = differences(printed, plain)
-    if not gains:
-        return statement, UNKNOWN, ""
-    interval = interval_of(gains)
-    if interval is None:
-        return statement, "one seed", f"{gains[0]:+.3f}"
-    inside = interval[0] <= told <= interval[1]
-    return statement, "reproduced" if inside else "**not reproduced**", _of(gains, interval)
+
+    def verdict(low: float, high: float) -> str:
+        return "reproduced" if low <= told <= high else "**not reproduced**"
+
+    return statement, *_decided(differences(printed, plain), verdict)
 
 
 def compared(
@@ -74,19 +71,15 @@ def compared(
 ) -> tuple[str, str, str]:
     """Whether one row has another robust validity than a second, at equal epochs."""
     statement = f"{dataset}: {words[0].lower()}{words[1:]}"
-    gains = differences(_record(tables, dataset, group), _record(tables, dataset, beside))
-    if not gains:
-        return statement, UNKNOWN, ""
-    interval = interval_of(gains)
-    if interval is None:
-        return statement, "one seed", f"{gains[0]:+.3f}"
-    if interval[0] > 0:
-        verdict = "more robust"
-    elif interval[1] < 0:
-        verdict = "less robust"
-    else:
-        verdict = "not sure to"
-    return statement, verdict, _of(gains, interval)
+    one = _record(tables, dataset, group)
+    other = _record(tables, dataset, beside)
+    return statement, *_decided(differences(one, other), _direction)
+
+
+def _direction(low: float, high: float) -> str:
+    if low > 0:
+        return "more robust"
+    return "less robust" if high < 0 else "not sure to"
 
 
 def kept_in_range(tables: Table, dataset: str) -> tuple[str, str, str]:
@@ -94,13 +87,23 @@ def kept_in_range(tables: Table, dataset: str) -> tuple[str, str, str]:
     raw = _record(tables, dataset, methods.PRINTED)
     inside = _record(tables, dataset, methods.PRINTED, IN_RANGE)
     statement = f"{dataset}: answers as printed hold as often inside the range of the data"
-    losses = differences(inside, raw)
-    if not losses:
-        return statement, UNKNOWN, ""
-    interval = interval_of(losses)
+
+    def verdict(low: float, high: float) -> str:
+        return "**no**" if high < 0 else "no loss seen"
+
+    return statement, *_decided(differences(inside, raw), verdict)
+
+
+def _decided(values: list[float], verdict: Callable[[float, float], str]) -> tuple[str, str]:
+    """The verdict on the interval of a mean, and the words for it."""
+    if not values:
+        return UNKNOWN, ""
+    interval = interval_of(values)
     if interval is None:
-        return statement, "one seed", f"{losses[0]:+.3f}"
-    return statement, "**no**" if interval[1] < 0 else "no loss seen", _of(losses, interval)
+        return "one seed", f"{values[0]:+.3f}"
+    low, high = interval
+    words = f"{fmean(values):+.3f} ({low:+.3f} to {high:+.3f}), {len(values)} seeds"
+    return verdict(low, high), words
 
 
 def differences(one: Record, other: Record) -> list[float]:
@@ -108,7 +111,3 @@ def differences(one: Record, other: Record) -> list[float]:
     mine = dict(zip(one.seeds, one.by_seed, strict=True))
     theirs = dict(zip(other.seeds, other.by_seed, strict=True))
     return [mine[seed] - theirs[seed] for seed in mine if seed in theirs]
-
-
-def _of(values: list[float], interval: tuple[float, float]) -> str:
-    return f"{fmean(values):+.3f} ({interval[0]:+.3f} to {interval[1]:+.3f}), {len(values)} seeds"

@@ -6,7 +6,7 @@ them.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -47,9 +47,11 @@ class Where:
         return prepare(self.dataset, self.share)
 
     @property
-    def seeds(self) -> list[int]:
-        """Of the network of each subset."""
-        return [self.seed] * len(self.task)
+    def alike(self) -> dict[str, Any]:
+        """What all trainings are called with: rows and seed of each subset's network, one
+        thread."""
+        task = self.task
+        return {"tables": task.train, "seeds": [self.seed] * len(task), "workers": 1}
 
     def ends(self, epochs: int, *, attacked: bool) -> list[int]:
         """The last epoch of each stretch of training."""
@@ -97,10 +99,8 @@ def joint(parts: Parts, name: str, how: JointSettings, where: Where) -> tuple[Jo
             task.x,
             task.y,
             task.encoding,
-            tables=task.train,
-            seeds=where.seeds,
-            workers=1,
             checkpoint=checkpoint,
+            **where.alike,
         )
 
     return train(parts, name, where, settings, fit)
@@ -120,10 +120,8 @@ def generators(
             task.x,
             task.y,
             task.encoding,
-            tables=task.train,
-            seeds=where.seeds,
-            workers=1,
             checkpoint=checkpoint,
+            **where.alike,
         )
 
     return train(parts, name, where, kind, fit)
