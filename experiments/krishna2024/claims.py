@@ -346,8 +346,6 @@ def tally(results: Results) -> dict[str, str]:
             out[f"{number}. {text}"] = UNKNOWN[0]
             continue
         words = [f"{counts['yes']} of {counts.total()} cases"]
-        words += [
-            f"{count} {holds}" for holds, count in counts.items() if holds not in ("yes", "no")
-        ]
+        words += [f"{counts[holds]} {holds}" for holds in sorted(set(counts) - {"yes", "no"})]
         out[f"{number}. {text}"] = ", ".join(words)
     return out
