@@ -1,13 +1,13 @@
-"""A cell: a part of a paper's experiments that takes minutes, and the file of what it gave.
+"""A cell: a part of a paper's experiments that takes minutes, and the file of its results.
 
 A cell is one data set, one group of methods and one seed, and takes at most five minutes on one
-core; what takes longer is made of parts that are kept where it runs (`parts`), so that it goes on
-where it was stopped. When it is finished its figures become a file of `experiments/cells`, with
-arrays beside it where rows are worth keeping, and are committed.
+core; a longer one is made of parts that are kept where it runs (`parts`), so it goes on where it
+was stopped. When it is finished, its figures become a file in `experiments/cells`, with arrays
+beside it if rows are worth keeping, and are committed.
 
-A file tells which commit made it, when, from which rows, on which processor and by how many
+A file tells which commit made it, when, from which rows, on which processor and with how many
 threads. It stays when other files change; whoever changes answers deletes the files of the cells
-that have to be made again. A file made with other settings than its cell has now counts as missing.
+that have to be made again. A file made with settings other than its cell's counts as missing.
 """
 
 import dataclasses
@@ -51,8 +51,8 @@ class Outcome:
     """What a cell gave.
 
     Args:
-        figures: whatever JSON has.
-        data: name of a table -> hash of the rows that were learnt from and asked about (`hash_of`).
+        figures: anything that JSON can hold.
+        data: name of a table -> hash of the rows learnt from and asked about (`hash_of`).
         arrays: what is kept of single rows.
     """
 
@@ -69,8 +69,8 @@ class Cell:
         paper, dataset, group, seed: what it is; together its name.
         make: the outcome; everything in it that takes long is a part.
         settings: what decides the outcome, besides the code.
-        minutes: how long it takes on one core, about.
-        longest: minutes of its longest part, about; None: it is all in one piece.
+        minutes: about how long it takes on one core.
+        longest: about how many minutes its longest part takes; None if it is in one piece.
     """
 
     paper: str
@@ -117,7 +117,7 @@ class Store:
     folder: Path = FOLDER
 
     def find(self, cell: Cell) -> Made | None:
-        """What a cell gave; None if it is missing, or was made with other settings. A file that
+        """What a cell gave; None if it is missing or was made with other settings. A file that
         was cut short is set aside."""
         path = self.folder / cell.file
         if not path.is_file():
@@ -162,7 +162,7 @@ class Store:
 
         Args:
             work: folder of the parts, of all cells.
-            until: when `time.monotonic` has passed this, no part is begun.
+            until: no part is begun once `time.monotonic` has passed this.
         """
         parts = Parts(work / cell.file.with_suffix(""), plain(cell.settings), until=until)
         start = time.perf_counter()
@@ -177,7 +177,7 @@ class Store:
 
 
 def plain(value: Any) -> Any:
-    """Settings as JSON has them: dataclasses with all their fields, whatever else by its words."""
+    """Settings in JSON's types: dataclasses with all their fields, anything else by its words."""
 
     def words(value: Any) -> Any:
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -221,7 +221,7 @@ def processor() -> str:
 
 
 def _git(*words: str) -> str | None:
-    """What git says about this checkout; None where there is none."""
+    """What git says about this checkout; None if there is none."""
     try:
         ran = subprocess.run(
             ["git", *words], cwd=ROOT, capture_output=True, text=True, check=True, env=os.environ
@@ -236,7 +236,7 @@ def _hash_of_file(path: Path) -> str:
 
 
 def hash_of(*values: Any) -> str:
-    """Sixteen digits that stand for tables, tensors, and whatever is made of them."""
+    """Sixteen digits that stand for tables, tensors, and anything made of them."""
     digest = hashlib.sha256()
     for value in values:
         for piece in _pieces(value):

@@ -9,7 +9,7 @@ from experiments.parts import Parts
 
 Setting = TypeVar("Setting")
 Task = TypeVar("Task")
-Figures = dict[str, Any]  # what was measured on one dataset, as its JSON file has it
+Figures = dict[str, Any]  # what was measured on one dataset, as in its JSON file
 Results = Sequence[Figures]  # the files of a paper, in the order of its settings
 
 
@@ -34,8 +34,8 @@ class Experiment(Generic[Setting, Task]):
         name: the citation, which is the name of its package and of the directory of its results.
         title: the heading of its page.
         settings: dataset -> what the paper chose for it.
-        models: how many a full run has, and at most: retrained models a family, repeats with other
-            seeds, or test sets.
+        models: how many a full run has, which is the most: retrained models per family, repeats
+            with other seeds, or test sets.
         quick: the dataset of a quick run.
         quick_models: how many it has.
         prepare: dataset, seed -> the rows to learn from and to ask about.

@@ -1,9 +1,9 @@
 """In what order cells are made: the most important of what is missing first.
 
 The order is of names, `paper/dataset/group/seed`, in the patterns of `fnmatch`; a cell has the
-place of the first pattern that fits it, and among equals the shorter goes first. First come the
-cheap cells that `make reproduce-check` makes again, then the first seed of every table, then the
-curves, then what takes many hours, and at last further seeds.
+place of the first pattern that fits it, and among equals the shorter goes first. The cheap cells
+that `make reproduce-check` makes again come first, then the first seed of every table, the curves,
+what takes many hours, and finally further seeds.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""The page of a paper: its records, its tables, its notes and its pictures, of what there is."""
+"""The page of a paper, made from what there is: its records, tables, notes and pictures."""
 
 import contextlib
 import re
@@ -20,7 +20,7 @@ GRADIENT = re.compile(r"gradient_\d+")
 
 
 def write_paper(paper: Paper, store: Store, folder: Path = RESULTS) -> Path:
-    """Write the records, the page and the pictures of the cells that there are."""
+    """Write the records, the page and the pictures of the cells there are."""
     found = Found.of(paper.cells(), store)
     directory = folder / paper.name
     records = paper.records(found)
@@ -40,7 +40,7 @@ def page_text(name: str, title: str, lines: Sequence[str], pictures: Pictures) -
 
 
 def write_page(directory: Path, text: str, pictures: Pictures) -> Path:
-    """Write a page and its pictures; pictures that it no longer shows go."""
+    """Write a page and its pictures; pictures it no longer shows are deleted."""
     page = directory / "README.md"
     write_whole(page, text.encode())
     for old in [*directory.glob("*.svg"), *directory.glob("*.png")]:
@@ -57,7 +57,7 @@ def write_page(directory: Path, text: str, pictures: Pictures) -> Path:
 
 
 def _write_chart(path: Path, chart: Any) -> None:
-    """A chart is the same text whatever was drawn before it: colour scales are counted anew."""
+    """Count colour scales anew, so a chart is the same text whatever was drawn before it."""
     if path.suffix != ".svg":
         save_chart(chart, path)
         return

@@ -1,4 +1,4 @@
-"""A paper that was run again: its cells, the records made of them, and its page."""
+"""A paper that was run again: its cells, the records made from them, and its page."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ Pictures = Mapping[str, Callable[[], Any]]  # file name -> draws a chart, or the
 
 @dataclass(frozen=True)
 class Found:
-    """What there is of a paper's cells, and what is missing."""
+    """Which of a paper's cells are there, and which are missing."""
 
     made: tuple[Made, ...]
     missing: tuple[Cell, ...]
@@ -55,7 +55,7 @@ class Paper:
         page: the lines of the page between its heading and the notes.
         pictures: those of the page, by file name; they are drawn when called.
         quick: the cells of a quick run, made when called; None: `experiment` has one.
-        experiment: the `Experiment` of which parts can be run, where there is one.
+        experiment: the `Experiment` whose parts can be run, if there is one.
     """
 
     name: str

@@ -1,9 +1,9 @@
-"""What a long experiment has done so far: a run that was killed goes on where it stopped.
+"""What a long experiment has done so far: a killed run goes on where it stopped.
 
-A part is one file of arrays, written under another name first and renamed when complete, so that it
-is there whole or not at all. Its name holds a hash of everything that went into it; with other
-settings it is another part. Parts are kept on the machine that made them; results that others can
-read are cells (`cell`).
+A part is one file of arrays, first written under another name and renamed when complete, so it is
+there whole or not at all. Its name holds a hash of everything that went into it; with other
+settings it is another part. Parts stay on the machine that made them; results that others can read
+are cells (`cell`).
 """
 
 import hashlib
@@ -32,7 +32,7 @@ Job = tuple[str, Callable[[], Arrays], Any]  # name, how it is made, and what de
 
 
 class OutOfTime(Exception):
-    """No part may be begun any more; those that are made stay."""
+    """No further part may be begun; those that are made stay."""
 
 
 def _nothing(_: str) -> None:
@@ -40,8 +40,8 @@ def _nothing(_: str) -> None:
 
 
 def _worker(parent: int) -> None:
-    """One thread, since processes that each take all cores are in each other's way; and an end with
-    its parent, which a worker in the middle of a cell would outlive by hours."""
+    """One thread, since processes that each take all cores get in each other's way; and end with
+    the parent, which a worker in the middle of a cell would outlive by hours."""
     torch.set_num_threads(1)
 
     def watch() -> None:
@@ -100,7 +100,7 @@ class Parts:
         return out
 
     def made(self, name: str, make: Callable[[], Arrays], about: Any = None) -> Path:
-        """The file of a part, which is written if it is not there."""
+        """The file of a part, written if it is not there."""
         path = self.path(name, about)
         if not path.is_file():
             if time.monotonic() > self.until:
@@ -132,7 +132,7 @@ class Parts:
         return {job[0]: self.arrays(*job) for job in jobs}
 
     def seconds(self) -> dict[str, float]:
-        """How long it took to make each part that was asked for; those that share a name are added
+        """How long it took to make each part asked for; those that share a name are added
         up."""
         out = dict[str, float]()
         for name, took in self.took.values():
@@ -167,7 +167,7 @@ def read_arrays(path: Path) -> Arrays:
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a file that cannot be used, so that another can be made and this one be looked at."""
+    """Rename a file that cannot be used, so that it can be inspected and another made."""
     aside = path.with_name(f"{path.name}.broken")
     os.replace(path, aside)
     return aside

@@ -1,9 +1,9 @@
 """The one shape of results: a record for each figure of each table.
 
 A record says what the paper printed, what was measured, how sure that is, and what follows. Pages,
-the tables of the documents, and the tests read records and nothing else; they lie as JSON, one a
-line, in `experiments/results/PAPER/records.jsonl`. The cells that a record is made of tell the
-rest: commit, date, rows, processor and threads.
+the tables of the documents, and the tests read records and nothing else; they are kept as JSON, one
+per line, in `experiments/results/PAPER/records.jsonl`. A record's cells tell the rest: commit,
+date, rows, processor and threads.
 """
 
 import json
@@ -33,15 +33,15 @@ class Record:
         dataset: what it was measured on.
         row: the method, as the page calls it.
         column: the figure.
-        reported: what the paper prints, as [mean, standard deviation]; the deviation is None where
-            it prints none; None: it has no such figure.
-        measured: the mean over seeds; None: not measured yet.
+        reported: what the paper prints, as [mean, standard deviation]; the deviation is None if it
+            prints none; None if it has no such figure.
+        measured: the mean over seeds; None if not measured yet.
         interval: of the mean over seeds, at 95 % by Student's t; None with fewer than two seeds.
         n: how many answers each seed was asked for.
-        seeds: which.
+        seeds: which seeds.
         by_seed: the figure of each seed, in their order.
         verdict: what follows, see `verdict_on`.
-        note: what a reader has to know about this figure.
+        note: what a reader should know about this figure.
         cells: the names of the cells it is made of.
     """
 
@@ -122,7 +122,7 @@ def verdict_on(
     interval: tuple[float, float] | None,
     reported: tuple[float, float | None] | None,
 ) -> Verdict:
-    """A figure is reproduced where the paper's lies in the interval of ours, or ours within the
+    """A figure is reproduced if the paper's lies in the interval of ours, or ours within the
     paper's own standard deviation of its figure; else it differs."""
     if measured is None:
         return "not measured yet"

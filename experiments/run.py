@@ -32,10 +32,10 @@ def reproduce(
     seed: int = FULL_SEED,
     report: Callable[[str], None] = lambda _: None,
 ) -> list[Figures]:
-    """Measure datasets one after the other; what is in `work` already is not measured again.
+    """Measure datasets one after the other; what `work` already holds is not measured again.
 
     Args:
-        datasets: names; none means all of a full run.
+        datasets: names; without any, all of a full run.
         out: directory of the results, `<out>/<paper>/<dataset>.json` and a page over all of them.
         work: directory of the parts; delete it to start anew.
         models: retrained models per family, repeats with other seeds, or test sets; None takes as
@@ -84,7 +84,7 @@ def reproduce(
 
 
 def write_experiment(experiment: Experiment[Any, Any], out: Path) -> Path:
-    """Write the page over all results of a paper that there are, and its pictures."""
+    """Write the page over all results of a paper so far, and its pictures."""
     directory = out / experiment.name
     found = [directory / f"{dataset}.json" for dataset in experiment.settings]
     results: list[Figures] = [json.loads(path.read_text()) for path in found if path.is_file()]

@@ -1,4 +1,4 @@
-"""Make cells, the most important first; tell what there is; make some again and compare."""
+"""Make cells, the most important first; list what there is; make some again and compare."""
 
 import math
 import time
@@ -23,9 +23,9 @@ class Ran:
 
     Args:
         made: the cells that were finished.
-        begun: those that the time did not suffice for; their parts are kept.
-        failed: those that raised an error, with its words.
-        left: those that are missing still and were not begun.
+        begun: those for which the time was too short; their parts are kept.
+        failed: those that raised an error, with its message.
+        left: those still missing and not begun.
     """
 
     made: list[Cell] = field(default_factory=list[Cell])
@@ -42,12 +42,12 @@ def run(
     work: Path = WORK,
     report: Callable[[str], None] = lambda _: None,
 ) -> Ran:
-    """Make missing cells on one thread, in the order of `order`, for so many minutes.
+    """Make missing cells on one thread, in the order of `order`, for this many minutes.
 
-    A cell, or the next part of one, is begun only if there is as much time left as it will take.
+    A cell, or the next part of one, is begun only if enough time is left for it.
 
     Args:
-        store: where finished cells are and go to.
+        store: where finished cells are kept.
         work: folder of the parts of unfinished ones.
         report: called with the name of each cell that is begun.
     """
@@ -75,7 +75,7 @@ def run(
 
 @contextmanager
 def one_thread() -> Generator[None]:
-    """Let torch compute on one thread, so that figures do not depend on how many there are."""
+    """Let torch compute on one thread, so figures do not depend on how many there are."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -85,7 +85,7 @@ def one_thread() -> Generator[None]:
 
 
 class Expectation:
-    """How long cells take: as long as those of other seeds took, or else what is written."""
+    """How long cells take: as long as those of other seeds took, or else the stated minutes."""
 
     def __init__(self, cells: Sequence[Cell], store: Store) -> None:
         self.took = dict[tuple[str, str, str], list[float]]()
@@ -109,8 +109,8 @@ class Expectation:
 
 
 def listing(cells: Iterable[Cell], store: Store) -> str:
-    """What is there, what is missing and how long it will take, in the order in which it is
-    made."""
+    """What is there, what is missing and how long it will take, in the order of
+    making."""
     wanted = in_order(cells)
     expected = Expectation(wanted, store)
     lines = list[str]()
@@ -139,7 +139,7 @@ def _origin(made: Made) -> str:
 
 
 def differences(cell: Cell, store: Store, work: Path) -> list[str]:
-    """Make a cell again, and say where its figures are others than those that are kept."""
+    """Make a cell again, and say where its figures differ from those kept."""
     kept = store.find(cell)
     if kept is None:
         return [f"{cell.name} is missing: python -m experiments run"]
@@ -160,7 +160,7 @@ def differences(cell: Cell, store: Store, work: Path) -> list[str]:
 
 
 def digits(value: Any) -> Any:
-    """A figure to four significant digits, which another processor gives as well."""
+    """A figure to four significant digits, which another processor also gives."""
     if isinstance(value, float):
         return float(f"{value:.4g}")
     if isinstance(value, list):

@@ -40,7 +40,7 @@ def mean_sd(values: Any, *, sample: bool = False) -> list[float | None]:
 
 
 def cell(measured: Value, reported: Value = None, digits: int = 2) -> str:
-    """`0.41 ± 0.04`, or `0.41` of a single number, or `-` of none; what is reported follows in
+    """`0.41 ± 0.04`, or `0.41` for a single number, or `-` for none; reported figures follow in
     brackets."""
     return (
         _text(measured, digits)
@@ -74,7 +74,7 @@ def _line(cells: Iterable[object]) -> str:
 
 
 def section(title: str, *parts: str | Iterable[str]) -> list[str]:
-    """A heading with paragraphs and tables below it, all apart by an empty line."""
+    """A heading with paragraphs and tables below it, separated by empty lines."""
     lines = [title]
     for part in parts:
         lines += ["", *([part] if isinstance(part, str) else part)]

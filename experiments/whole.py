@@ -1,4 +1,4 @@
-"""Papers whose figures of a data set are one cell, made of many parts (`experiment`)."""
+"""Papers whose figures for a data set are one cell, made of many parts (`experiment`)."""
 
 import json
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from experiments.parts import Parts
 GROUP = "all"
 SEED = 0
 UNKNOWN = 10.0  # minutes of a data set that was never measured
-# Minutes of the longest part, where earlier figures do not tell the seconds of each.
+# Minutes of the longest part, if earlier figures do not tell the seconds of each.
 LONGEST = {"black2022": 2.0, "hoeltgen2021": 15.0}
 
 
@@ -74,7 +74,7 @@ def _measured(experiment: Experiment[Any, Any], dataset: str, parts: Parts) -> O
 
 
 def earlier_figures(paper: str, dataset: str, folder: Path = RESULTS) -> Figures | None:
-    """What was measured before results were cells; None if it was not."""
+    """What was measured before results were cells; None if nothing was."""
     file = folder / paper / f"{dataset}.json"
     return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
 
@@ -94,13 +94,13 @@ def _seconds(figures: Figures) -> list[float]:
 
 
 def committed(name: str) -> list[Figures]:
-    """The figures of each data set of a paper, as they are in the repository."""
+    """The figures of each data set of a paper, as in the repository."""
     paper = load_paper(name)
     return results(paper.experiment, Found.of(paper.cells(), Store()))
 
 
 def results(experiment: Experiment[Any, Any], found: Found) -> list[Figures]:
-    """The figures of each data set: of its cell, or else those that are older than it."""
+    """The figures of each data set: its cell's, or else older ones."""
     out = list[Figures]()
     for dataset in experiment.settings:
         cells = found.seeds(dataset, GROUP)
@@ -111,7 +111,7 @@ def results(experiment: Experiment[Any, Any], found: Found) -> list[Figures]:
 
 
 def age(experiment: Experiment[Any, Any], found: Found) -> list[str]:
-    """What a reader has to know about how old the figures are."""
+    """What a reader should know about how old the figures are."""
     old = list[str]()
     missing = list[str]()
     for dataset in experiment.full or experiment.settings:

@@ -22,34 +22,28 @@ def table_row(cells: list[object]) -> str:
     return "| " + " | ".join(str(c) for c in cells) + " |"
 
 
+def written(measured: dict[str, float], **styles: str) -> list[str]:
+    """These figures, each in its own style."""
+    return [format(measured[name], style) for name, style in styles.items()]
+
+
 def test_the_peer_table_is_what_was_measured() -> None:
     results = json.loads((ROOT / "benchmarks/results/peers/heloc.json").read_text())
     methods = {m["method"]: m for m in results["methods"]}
     for name, label in results["readme"].items():
         m = methods[name]
-        figures = [
-            f"{m['validity']:.2f}",
-            f"{m['l1']:.3f}",
-            f"{m['l2']:.3f}",
-            f"{m['in_range']:.2f}",
-        ]
-        assert (
-            table_row([label, m["rows"], *figures, f"{m['changed']:.1f}", f"{m['ms_per_row']:.3g}"])
-            in BENCHMARKS
-        )
+        figures = written(m, validity=".2f", l1=".3f", l2=".3f", in_range=".2f", changed=".1f")
+        cells = [label, m["rows"], *figures, *written(m, ms_per_row=".3g")]
+        assert table_row(cells) in BENCHMARKS
 
 
 def test_the_tables_of_trees_are_what_was_measured() -> None:
     results = json.loads((ROOT / "benchmarks/results/trees.json").read_text())
     for name, label in (("german_credit", "German Credit"), ("adult", "Adult")):
         for method, m in results["search"][name]["methods"].items():
-            figures = [
-                f"{m['validity']:.2f}",
-                f"{m['changed']:.2f}",
-                f"{m['l1']:.3f}",
-                f"{1000 * m['seconds per row']:.3g}",
-            ]
-            assert table_row([label, method, m["rows"], *figures]) in BENCHMARKS
+            figures = written(m, validity=".2f", changed=".2f", l1=".3f")
+            milliseconds = f"{1000 * m['seconds per row']:.3g}"
+            assert table_row([label, method, m["rows"], *figures, milliseconds]) in BENCHMARKS
         for figure, value in results["search"][name]["figures"].items():
             assert value <= results["limits"][figure], figure
     for model, m in results["models"].items():
@@ -69,12 +63,7 @@ def test_the_speed_tables_are_what_was_measured(file: str) -> None:
 def test_the_table_of_what_holds_is_what_was_measured() -> None:
     results = list(committed_results("black2022").values())
     for name, row in black2022.means(results).items():
-        figures = [
-            f"{row['LOO']:.4f}",
-            f"{row['RS']:.4f}",
-            f"{row['rise']:.3f}",
-            f"{row['times']:.2f}",
-        ]
+        figures = written(row, LOO=".4f", RS=".4f", rise=".3f", times=".2f")
         assert table_row([name, *figures]) in REPRODUCTIONS
 
 

@@ -15,10 +15,10 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from docs.generator import api, methods, results, rooms
+from docs.generator import api, methods, papers, results, rooms
+from experiments import PAPERS
 
 ROOT = Path(__file__).parents[2]
-PAPERS = ("black2022", "guo2023", "krishna2024", "altmeyer2025", "hoeltgen2021")
 SPEED = ("engine", "retraining", "shift", "hardening", "teaching", "images")
 BLOCK = re.compile(  # between comments, of Markdown or of YAML
     r"(?P<start>^ *(?:<!--|#) generated: (?P<name>[^\n]*?)(?: -->)?\n)"
@@ -43,6 +43,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "peers": results.peers,
     "tree search": results.tree_search,
     "compiled trees": results.compiled_trees,
+    **{f"elements of {paper}": partial(papers.table, paper) for paper in PAPERS},
     **{f"speed: {file}": partial(results.speed, file) for file in SPEED},
 }
 

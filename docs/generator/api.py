@@ -79,7 +79,7 @@ def pages() -> dict[str, str]:
     out = dict[str, str]()
     for room, names in rooms().items():
         rows = [
-            f"| [`{name}`]({room}.md#{_anchor(name)}) | {_summary(obj)} |"
+            f"| [`{name}`]({room}.md#{anchor(name)}) | {_summary(obj)} |"
             for name, obj in names.items()
         ]
         index += [
@@ -101,7 +101,7 @@ def _title(room: str) -> str:
     return TITLES.get(room, room.capitalize())
 
 
-def _anchor(name: str) -> str:
+def anchor(name: str) -> str:
     return name.lower().replace(".", "-")
 
 
@@ -112,12 +112,12 @@ def _summary(obj: Any) -> str:
 def _entry(name: str, obj: Any, level: int) -> list[str]:
     """Heading, signature, docstring and members of a public name."""
     out = [
-        f"{'#' * level} {name.rpartition('.')[2] if level > 2 else name} {{#{_anchor(name)}}}"
+        f"{'#' * level} {name.rpartition('.')[2] if level > 2 else name} {{#{anchor(name)}}}"
     ]
     doc = parse(obj.__doc__)
     if inspect.ismodule(obj):
         out += [doc.summary, doc.body]
-        for member in _functions(obj):
+        for member in functions_of(obj):
             out += _entry(f"{name}.{member.__name__}", member, level + 1)
         return out
     out += [f"```python\n{signature(obj, name)}\n```", *_text(doc)]
@@ -127,7 +127,7 @@ def _entry(name: str, obj: Any, level: int) -> list[str]:
     return out
 
 
-def _functions(module: Any) -> list[Any]:
+def functions_of(module: Any) -> list[Any]:
     """The public functions and classes that a module offers as its own."""
     listed = getattr(module, "__all__", None)
     room = (
@@ -159,7 +159,7 @@ def _member(owner: str, name: str, value: Any, level: int) -> list[str]:
     if name.startswith("_"):
         return []
     whole = f"{owner}.{name}"
-    heading = f"{'#' * level} {owner.rpartition('.')[2]}.{name} {{#{_anchor(whole)}}}"
+    heading = f"{'#' * level} {owner.rpartition('.')[2]}.{name} {{#{anchor(whole)}}}"
     if isinstance(value, property | cached_property):
         target = value.fget if isinstance(value, property) else value.func
         return (
@@ -186,6 +186,8 @@ def _text(doc: Doc) -> list[str]:
         )
     for name, text in doc.sections.items():
         out.append(f"**{name}.** {text}")
+    if doc.papers:
+        out.append(f"**In the papers.** [{doc.papers}](../reproductions/papers.md).")
     return [*out, *(f"```pycon\n{example}\n```" for example in doc.examples)]
 
 

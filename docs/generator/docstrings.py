@@ -9,6 +9,7 @@ from typing import Any
 SECTION = re.compile(
     r"(Args|Attributes|Returns|Yields|Raises|Examples?|References?|Notes?):\s*$"
 )
+PAPER = "Paper: "  # begins the last paragraph of what is an element of a paper
 NAMES = re.compile(r"((?:\*{0,2}\w+)(?:, \*{0,2}\w+)*): (.*)")
 
 
@@ -23,6 +24,7 @@ class Doc:
     )  # 'steps, lr' -> what they are
     sections: dict[str, str] = field(default_factory=dict[str, str])
     examples: list[str] = field(default_factory=list[str])
+    papers: str = ""  # 'black2022 Eq. 3, Theorem 2'
 
     def meaning(self, name: str) -> str:
         """What an argument is; several may share a line."""
@@ -33,8 +35,9 @@ class Doc:
 
 def parse(text: str | None) -> Doc:
     """The parts of a docstring."""
-    rest, examples = _without_examples(inspect.cleandoc(text or ""))
-    doc = Doc(examples=examples)
+    whole, papers = split_papers(inspect.cleandoc(text or ""))
+    rest, examples = _without_examples(whole)
+    doc = Doc(examples=examples, papers=papers)
     title = ""
     lines = dict[str, list[str]]({"": []})
     for line in rest.splitlines():
@@ -57,6 +60,14 @@ def parse(text: str | None) -> Doc:
         elif block:
             doc.sections[name] = block
     return doc
+
+
+def split_papers(text: str) -> tuple[str, str]:
+    """A docstring without its last paragraph, and that one, if it names elements of papers."""
+    before, _, last = text.rpartition("\n\n")
+    if not last.startswith(PAPER):
+        return text, ""
+    return before, " ".join(last.removeprefix(PAPER).split()).removesuffix(".")
 
 
 def _without_examples(text: str) -> tuple[str, list[str]]:

@@ -132,6 +132,9 @@ def _facts(m: Method) -> str:
     }
     if not m.images:
         rows["regression models"] = _word(m.cls.regression)
+    if elements := parse(m.cls.__doc__).papers:
+        up = "../" * m.page.count("/")
+        rows["in the papers"] = f"[{elements}]({up}reproductions/papers.md)"
     lines = [f"| {name} | {text} |" for name, text in rows.items()]
     return "\n".join([lines[0], "|---|---|", *lines[1:]])
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import holdfast as hf
 from docs.generator.__main__ import ROOT
-from holdfast.cli.demo import HOLD, MODELS, applicants, pipeline
+from holdfast.cli.demo import applicants, pipeline, search_for
 from holdfast.render.charts.theme import to_svg
 
 PICTURES = ROOT / "docs/pictures"
@@ -72,14 +72,7 @@ def frontier() -> None:
     """What certainty costs the first people whom the demo's pipeline refuses."""
     train, test = applicants()
     fitted = pipeline().fit(train.X, train.y)
-    recourse = hf.Recourse(
-        fitted,
-        train.X,
-        train.y,
-        schema=train.schema,
-        hold=HOLD,
-        banks=hf.Banks(models=MODELS),
-    )
+    recourse = search_for(fitted, train)
     denied = test.X[fitted.predict(test.X) == "denied"].head(PEOPLE)
     chart = recourse.frontier(denied, "approved").plot()
     (PICTURES / "frontier.svg").write_text(to_svg(chart), encoding="utf-8")

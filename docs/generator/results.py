@@ -178,7 +178,8 @@ def _whether_kept() -> str:
     kept = f"Of all certificates together {' and '.join(parts)} are false."
     if not beyond:
         return f"{kept} No line has more than the {ALLOWED:.0%} that a confidence of 95% allows."
-    return f"{kept} More than the {ALLOWED:.0%} that a confidence of 95% allows: {'; '.join(beyond)}."
+    more = f"More than the {ALLOWED:.0%} that a confidence of 95% allows"
+    return f"{kept} {more}: {'; '.join(beyond)}."
 
 
 def next_training_of_fewer_rows() -> str:

@@ -1,5 +1,5 @@
-"""Pictures of models side by side: what their explanations save, what attacks leave of their
-accuracy, and images with their counterfactuals."""
+"""Pictures of models side by side: how much better their explanations are, what attacks leave of
+their accuracy, and images with their counterfactuals."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -132,8 +132,8 @@ def image_grid(
     limits: tuple[float, float] = (-1.0, 1.0),
     size: int = 72,
 ) -> Any:
-    """Grey images, one row of them per name: rows as they are, and the counterfactuals of each
-    model below.
+    """Grey images, one row per name: rows as they are, and each model's counterfactuals
+    below.
 
     Args:
         images: name -> (n, pixels) or (n, height, width); such as {"row": x, "plain": .., "taught":

@@ -1,5 +1,5 @@
-"""Models side by side: whose explanations are more plausible, cheaper, and lean less on what is
-protected.
+"""Models side by side: whose explanations are more plausible, cheaper, and lean less on protected
+features.
 
 Repeats of counterfactuals (`_repeats`) are searched for with every weight of the energy, and once
 more with the protected columns held as they are. Figures of a repeat are means over its valid
@@ -17,8 +17,8 @@ With m_j the figure of repeat j, energies averaged out first, and m0_j that of t
 
 and a star says that the 99 % percentile bootstrap interval of the difference of means, over the
 repeats, leaves out 0. The paper defines the first; its percentages agree with the second, of the
-means that it prints. They differ where one model has no valid counterfactual in some repeats, which
-the first leaves out, and the second only for that model. A model that never gets to a class is
+means that it prints. They differ where one model has no valid counterfactual in some repeats: the
+first leaves these out, the second only for that model. A model that never reaches a class is
 judged by the others alone, so read validity first.
 
 Altmeyer et al., "Counterfactual Training: Teaching Models Plausible and Actionable Explanations",
@@ -75,7 +75,7 @@ def compare(
     seed: int = 0,
     progress: bool = False,
 ) -> Comparison:
-    """Set the explanations of models beside those of the first.
+    """Compare the explanations of models with those of the first.
 
     Args:
         models: the one to compare with, then the others: `Model`s or torch modules, as a list or by
@@ -83,15 +83,15 @@ def compare(
         X, y: rows that no model was trained on, and their true classes. Plausibility is measured
             against them.
         schema: how rows become numbers, for torch modules; a `Model` brings its own.
-        method: how counterfactuals are searched for; None: `ECCCo(tau=0.95)`, as in the paper. One
-            that learns from data is fitted on X, y for each model.
+        method: how counterfactuals are searched for; None is `ECCCo(tau=0.95)`, as in the paper. A
+            method that learns from data is fitted on X, y for each model.
         names: of the models, if they are a list.
         repeats, rows: how many repeats, and rows of each model in each.
         energies: weights of the energy, for methods with a setting `energy`; others are asked once.
-        protected: features to hold in a second pass, about costs: a method with a `tau` stops there
-            at 0.5, as in the paper.
-        attacks: radii, in encoded units, of the FGSM and PGD attacks; of models without gradients
-            only 0 is measured.
+        protected: features to hold in a second pass, about costs, in which a method with a `tau`
+            stops at 0.5, as in the paper.
+        attacks: radii, in encoded units, of the FGSM and PGD attacks; models without gradients are
+            measured at 0 only.
         seed: of repeats and methods.
         progress: show a bar on stderr.
 

@@ -1,4 +1,4 @@
-"""What a comparison of models comes to: figures, reductions, pictures and files."""
+"""What a comparison of models gives: figures, reductions, pictures and files."""
 
 import json
 import math
@@ -21,14 +21,14 @@ from holdfast.models.base import Model
 from holdfast.retraining.outcomes import class_numbers
 
 LEVEL = 0.99
-REDUCED = ("implausibility", "mmd", "cost")  # those of which less is better
+REDUCED = ("implausibility", "mmd", "cost")  # less of these is better
 FREE = "all may change"
 HELD = "protected held"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """What the explanations of models are worth beside those of the first; `compare` makes it."""
+    """What the explanations of models are worth beside those of the first; made by `compare`."""
 
     models: dict[str, Model]
     method: Explainer
@@ -148,7 +148,7 @@ class Comparison:
         feature held.
 
         Args:
-            target: the class that is wanted.
+            target: the wanted class.
             rows: how many rows to ask about, from those that every model refuses.
             energy: the weight of the energy; None: as `method` has it.
         """
@@ -231,13 +231,15 @@ def reduction(ours: Array, plain: Array, *, seed: int = 0) -> dict[str, Any]:
     """By how many percent a metric falls, over repeats that both models have figures for.
 
     Args:
-        ours, plain: (J,) the metric of a model and of the one to compare with; NaN where there is
+        ours, plain: (J,) the metric of a model and of the one to compare with; NaN if there is
             none. A ratio to 0 says nothing, so such repeats count in means alone.
 
     Returns:
         reduction, se, of means, low and high (the interval of the difference of means),
             significant, and in how many
         repeats (`rounds`) both have a figure.
+
+    Paper: altmeyer2025 Later: reductions.
     """
     low, high = gap(ours, plain, LEVEL, seed)
     means = [pd.Series(v, dtype=float).mean() for v in (ours, plain)]

@@ -1,8 +1,8 @@
 """Altmeyer et al., "Counterfactual Training: Teaching Models Plausible and Actionable
 Explanations", 2025.
 
-By how many percent counterfactuals of networks that were taught with their own counterfactuals are
-closer to data, and cheaper where a feature is protected, than those of the same networks trained
+By how many percent counterfactuals of networks taught with their own counterfactuals are closer to
+data, and cheaper if a feature is protected, than those of the same networks trained
 plainly.
 """
 
@@ -30,7 +30,10 @@ Array = np.ndarray[Any, Any]
 
 def measure(run: Run[setup.Setting, setup.Task]) -> Figures:
     """One dataset: reductions of the taught networks, and of those with a part of the objective; in
-    the plane also what settings of the training do."""
+    the plane also what settings of the training do.
+
+    Paper: altmeyer2025 Later: ablation.
+    """
     name = run.dataset
     task = run.task
     models = run.models

@@ -5,8 +5,8 @@ from experiments.altmeyer2025.grid import GENERATORS, ITERATIONS
 from experiments.altmeyer2025.reported import LATER
 from experiments.experiment import Figures
 
-# What a run is held to, in percent less implausibility; elsewhere its sign, if the paper is sure of
-# it.
+# What a run must reach, in percent less implausibility; elsewhere its sign, if the paper is sure
+# of it.
 EXPECTED = {"linearly_separable": (20, 35), "circles": (45, 65), "moons": (10, 30)}
 ACCURACY_LOST = 0.01  # at most, in the plane
 SIZE = 3.0  # energies this many times larger than with the paper's ridge have diverged

@@ -155,6 +155,8 @@ def linear_theory(task: setup.Task, seed: int) -> Arrays:
 
     Proposition: with Gaussian classes of one diagonal covariance, protection lowers it. The classes
     must overlap, or plain training never settles.
+
+    Paper: altmeyer2025 Later: proposition on protection.
     """
     recipe = hf.Recipe(hidden=(), epochs=LINEAR_EPOCHS, batch_size=30, lr=1e-2)
     kinds: Variants = {**PLAIN, setup.GUARDED: {}}

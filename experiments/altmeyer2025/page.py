@@ -96,7 +96,7 @@ def _reduction(r: Figures, i: int, column: str) -> list[str]:
 
 
 def _statements(results: Results) -> list[list[str]]:
-    """Those about the same thing one after the other."""
+    """Findings about the same thing one after the other."""
     lines = [(line, r) for r in results for line in r["statements"]]
     order = list(dict.fromkeys(line["statement"] for line, _ in lines))
     lines.sort(key=lambda pair: order.index(pair[0]["statement"]))

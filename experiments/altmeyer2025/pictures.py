@@ -30,7 +30,7 @@ from holdfast.render.charts.paths import decision_paths
 from holdfast.render.charts.theme import BLUE, ORANGE, WIDTH, themed
 from holdfast.render.charts.training import training_curves
 
-# rows that are asked about in the plane, and rows of the data beside them
+# rows asked about in the plane, and rows of the data beside them
 ARROWS = 12
 DOTS = 200
 KEYS = {"implausibility": "implausibility", "mmd": "MMD", "cost": "cost"}
@@ -151,7 +151,10 @@ def _digits(pictured: dict[str, str]) -> Any:
 
 
 def theory_chart(ratio: dict[str, list[float]]) -> Any:
-    """How much linear networks lean on the protected feature, beside the free one, seed by seed."""
+    """How much linear networks lean on the protected feature, beside the free one, seed by seed.
+
+    Paper: altmeyer2025 Figure A1.
+    """
     alt = optional("altair", "plot")
     table = pd.DataFrame(
         [(k, i, v) for k, values in ratio.items() for i, v in enumerate(values)],

@@ -107,7 +107,7 @@ def fitted(method: Explainer, X: pd.DataFrame, y: "pd.Series[Any]", model: Model
 
 
 def with_settings(method: Explainer, settings: dict[str, Any]) -> Explainer:
-    """A copy with those of the settings that it has."""
+    """A copy with those settings that it has."""
     known = method.get_params(deep=False)
     return copy.copy(method).set_params(**{k: v for k, v in settings.items() if k in known})
 

@@ -1,12 +1,11 @@
 """The same questions to several models, many times over, and what their counterfactuals are worth:
 the protocol behind `compare`. The paper calls a repeat a round.
 
-A repeat takes a pair of classes, all pairs before any comes again, and draws for each model rows,
-with replacement, that it gives the first of them; wanted is the second. The same random numbers
-choose the rows of all models, and the data rows that counterfactuals are held against, so that
-models differ in a repeat by what they are. An answer depends on nothing but the row, the wanted
-class and the seed: each question is asked once, however often repeats draw it, and all repeats are
-one call.
+A repeat takes a pair of classes, every pair before any comes again, and for each model draws rows,
+with replacement, to which it gives the first class; the second is wanted. The same random numbers
+choose the rows of all models, and the data rows that counterfactuals are compared with, so in a
+repeat only the models differ. An answer depends only on the row, the wanted class and the seed:
+each question is asked once, however often repeats draw it, and all repeats are one call.
 """
 
 from collections.abc import Mapping
@@ -34,7 +33,7 @@ class Repeats:
     """J repeats: which rows each model is asked about, and what is wanted of them.
 
     Args:
-        factual, target: (J,) numbers of the classes that rows have, and are to get.
+        factual, target: (J,) numbers of the classes that rows have, and should get.
         rows: model -> (J, r) numbers of the rows.
         near: class -> for each repeat that wants it, at most 100 of its data rows (repeats, m, d).
         data: class -> its data rows (m, d).
@@ -57,8 +56,8 @@ class Repeats:
         rows: int,
         rng: np.random.Generator,
     ) -> "Repeats":
-        """Draw J repeats of so many rows: `predicted` says which of k classes (n,) each model gives
-        to the encoded rows x (n, d), whose true classes are `labels` (n,)."""
+        """Draw J repeats of this many rows: `predicted` says which of k classes (n,) each model
+        gives to the encoded rows x (n, d), whose true classes are `labels` (n,)."""
         data = {c: x[labels == c] for c in range(k) if bool((labels == c).any())}
         # A class that one of the models never gives cannot be left, and one with a single row has
         # no spread.
@@ -70,8 +69,8 @@ class Repeats:
         )
         if not pairs:
             raise SettingError(f"nothing to compare: {why}; pass more rows")
-        # All pairs before any comes again: how far a class is reached differs, and chance is noise
-        # in the means.
+        # Every pair before any comes again: some classes are easier to reach than others, and
+        # chance is noise in the means.
         turns = [rng.permutation(len(pairs)) for _ in range(-(-repeats // len(pairs)))]
         factual, target = np.array(pairs)[np.concatenate(turns)[:repeats]].T
         near = dict[int, Tensor]()
@@ -91,7 +90,10 @@ class Repeats:
         self, name: str, model: Model, method: Explainer, X: pd.DataFrame, seed: int
     ) -> pd.DataFrame:
         """One line per repeat: how many counterfactuals of this model, which may have another
-        schema than the repeats know it by, are valid, and means over those."""
+        schema than the repeats know it by, are valid, and means over those.
+
+        Paper: altmeyer2025 Metric cost.
+        """
         k = len(model.classes)
         keys, question = np.unique(self.rows[name] * k + self.target[:, None], return_inverse=True)
         # (J, rows) of q questions, (q,) classes
@@ -138,6 +140,6 @@ class Repeats:
 
 
 def mean_where(values: Array, chosen: Array) -> Array:
-    """(J, rows) -> (J,) means over what is chosen; missing where nothing is."""
+    """(J, rows) -> (J,) means over what is chosen; missing if nothing is."""
     count = chosen.sum(1)
     return np.where(count > 0, np.where(chosen, values, 0.0).sum(1) / np.maximum(count, 1), np.nan)

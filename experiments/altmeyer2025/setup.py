@@ -1,4 +1,4 @@
-"""Altmeyer et al. 2025: nine datasets, cut and scaled as the paper has them, and how networks are
+"""Altmeyer et al. 2025: nine datasets, cut and scaled as in the paper, and how networks are
 trained."""
 
 from dataclasses import dataclass, replace
@@ -104,6 +104,8 @@ def prepare(name: str, seed: int = 0) -> Task:
     Tables keep the order of their files, as in the paper: the first four fifths to learn from
     (without those for validation), the rest to test on. Balanced tables and planes are in an order
     drawn from the seed.
+
+    Paper: altmeyer2025 Later: datasets.
     """
     setting = SETTINGS[name]
     X, y, learn, test = _images(setting, seed) if name == "mnist" else _table(name, setting, seed)
@@ -162,8 +164,8 @@ def housing(X: pd.DataFrame) -> pd.DataFrame:
 
 
 def domain(X: pd.DataFrame, scaling: Literal["none", "standard"]) -> hf.Schema:
-    """Numbers, standardised but in the planes, and one-hot categories. Numbers reach a few standard
-    deviations out."""
+    """Numbers, standardised except in the planes, and one-hot categories. Numbers reach a few
+    standard deviations out."""
     codes = [c for c in ("SEX", "EDUCATION", "MARRIAGE") if c in X.columns]
     schema = hf.Schema.infer(X, categories=codes, scaling=scaling)
 
@@ -194,7 +196,7 @@ TEST_STEPS = 50
 TEST_TAU = 0.95
 LEANS = {"repeats": 100, "points": 50}  # of the sensitivity
 FIGURES = ("validity", "implausibility", "mmd", "cost")
-# What an entry of a curve is: attack and epsilon. Every reader looks its entry up here, none counts
+# An entry of a curve is an attack and an epsilon. Readers look entries up here; none counts
 # places.
 ATTACKED = ("FGSM", "PGD")
 UNHARMED = ("none", 0.0)
@@ -332,7 +334,7 @@ def pictured(models: dict[str, hf.Model], task: Task) -> Array:
 
 
 def _as_free(model: hf.Model, task: Task) -> hf.Model:
-    """The same network for rows of which all columns may change."""
+    """The same network for rows whose columns may all change."""
     return hf.Model.of(cast(Any, model).module, task.schema, classes=model.classes)
 
 

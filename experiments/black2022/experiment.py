@@ -115,8 +115,8 @@ def measure(run: Run[setup.Setting, setup.Task]) -> Figures:
 
 
 def about_methods(setting: setup.Setting) -> dict[str, Any]:
-    """Every method with all its settings, but without its bank: the settings of all cells tell how
-    that is made."""
+    """Every method with all its settings, but without its bank; the settings of all cells say how
+    the bank is made."""
     makes = setup.methods(setting, lambda: None) | setup.clipped_methods(setting)
     made = {label: cast(Any, make()) for label, make in makes.items()}
     return {label: [repr(method), asdict(method)] for label, method in made.items()}
@@ -158,7 +158,10 @@ def kept(bank: hf.ModelBank, answers: Arrays, task: setup.Task) -> Array:
 
 
 def summary(dataset: str, answers: dict[str, Arrays], survived: Survived) -> Figures:
-    """Reported beside measured."""
+    """Reported beside measured.
+
+    Paper: black2022 Table 1, Table 3, Table 4.
+    """
     costs = {label: cost(cell) for label, cell in answers.items()}
     rates = {
         label: 1 - np.concatenate([kept[label] for kept in survived.values()]).mean(0)
@@ -179,7 +182,10 @@ def summary(dataset: str, answers: dict[str, Arrays], survived: Survived) -> Fig
 
 def figures(answers: dict[str, Arrays], survived: Survived) -> dict[str, Figures]:
     """Of each method: mean and standard deviation over models (invalidation) or over answers
-    (cost)."""
+    (cost).
+
+    Paper: black2022 Metric success rate.
+    """
     return {
         label: {
             "success": float(cell["found"].mean()),
@@ -227,18 +233,27 @@ def on_rows(answers: Arrays, rows: Array, survived: dict[str, Array]) -> Figures
 
 
 def cost(answers: Arrays) -> Array:
-    """(n,) l2 distances."""
+    """(n,) l2 distances.
+
+    Paper: black2022 Metric cost.
+    """
     return np.linalg.norm(answers["x_cf"] - answers["x"], axis=1)
 
 
 def lost(kept: Array) -> Array:
-    """(M, n) kept -> the share that each model invalidates; nothing if there is no answer."""
+    """(M, n) kept -> the share that each model invalidates; nothing if there is no answer.
+
+    Paper: black2022 Definition 2.
+    """
     return 1 - kept.mean(1) if kept.shape[1] else np.zeros(0)
 
 
 def r_squared(costs: dict[str, Array], rates: dict[str, Array], labels: list[str]) -> float:
     """Of a line through (cost, invalidation) of every answer of these methods; 0 if there is no
-    such line."""
+    such line.
+
+    Paper: black2022 Metric R2.
+    """
     x = np.concatenate([costs[label] for label in labels])
     y = np.concatenate([rates[label] for label in labels])
     if len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:

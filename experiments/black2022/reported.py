@@ -1,8 +1,8 @@
 """What the paper reports: Tables 1 to 4.
 
 Invalidation: mean and standard deviation over 100 models; cost: over answers. Cells the paper
-leaves empty are absent. The printed l1 of Min l1 on ctg and warfarin is below its l2, which cannot
-be: those cells are unreliable.
+leaves empty are absent. The printed l1 of Min l1 on ctg and warfarin is below its l2, which is
+impossible: those cells are unreliable.
 """
 
 import tomllib

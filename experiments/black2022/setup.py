@@ -14,7 +14,7 @@ import holdfast as hf
 from experiments.data import Split, load_table
 
 FAMILIES = {"LOO": "leave_one_out", "RS": "seed"}
-POOL = 100  # rows that are left out in turn, and networks of each family
+POOL = 100  # rows left out in turn, and networks of each family
 STARTS = ("Min l1", "Min l2", "Min eps PGD")
 # how the authors ran their own start; step size by norm
 ROUNDS = 9
@@ -25,7 +25,10 @@ Methods = dict[str, Callable[[], hf.Explainer]]
 
 @dataclass(frozen=True)
 class Setting:
-    """One dataset as the paper runs it."""
+    """One dataset as the paper runs it.
+
+    Paper: black2022 Networks.
+    """
 
     dataset: str
     # "standard": zero mean and unit variance; "minmax": 0 to 1; "numbers": only numeric columns
@@ -39,7 +42,7 @@ class Setting:
     categories: tuple[str, ...] = ()  # numeric codes that are categories
     latent_radius: float = 1.0
     low: Any = None  # with three classes: the class against the other two
-    # is the authors' own start run too, which leaves rows without an answer here?
+    # also run the authors' own start, which leaves rows without an answer here?
     clipped: bool = False
 
     @property
@@ -84,7 +87,7 @@ class Task(Split):
 
     @property
     def pool(self) -> list[int]:
-        """The training rows that are left out in turn: those that the paper moves from test to
+        """The training rows left out in turn: those that the paper moves from test to
         training."""
         return list(range(len(self.X) - POOL, len(self.X)))
 
@@ -100,7 +103,10 @@ class Task(Split):
 
 def prepare(name: str, seed: int) -> Task:
     """The paper's encoding: one-hot columns, scaled by the training part, one box around all of
-    it."""
+    it.
+
+    Paper: black2022 Datasets.
+    """
     setting = SETTINGS[name]
     loaded = load_table(setting.dataset)
     raw = loaded.X.astype(dict.fromkeys(setting.categories, "str"))
@@ -134,7 +140,10 @@ def _center_and_scale(encoded: Tensor, train: Tensor, scaling: str) -> tuple[Ten
 
 def methods(setting: Setting, search_bank: Callable[[], hf.ModelBank | None]) -> Methods:
     """The paper's eight, with its settings; then what goes beyond it: the same search guided by a
-    small bank."""
+    small bank.
+
+    Paper: black2022 Table 2.
+    """
     radius = setting.eps_max
     starts: Methods = {
         "Min l1": lambda: hf.MinCost(norm=1),
@@ -156,8 +165,8 @@ def methods(setting: Setting, search_bank: Callable[[], hf.ModelBank | None]) ->
 
 
 def clipped_methods(setting: Setting) -> Methods:
-    """The smallest changes as the authors searched for them, clipped to [0, 1] whatever the range
-    of the data."""
+    """The smallest changes as the authors searched for them, clipped to [0, 1] whatever the data's
+    range."""
     radius = 0.8 * setting.eps_max
     out = Methods()
     for norm, lr in STEP.items() if setting.clipped else ():

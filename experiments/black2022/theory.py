@@ -53,30 +53,45 @@ def _along(model: hf.Model, x: Tensor, y: Tensor, points: int) -> tuple[Tensor, 
 
 
 def flatness(model: hf.Model, x: Tensor, y: Tensor, *, points: int = POINTS) -> Tensor:
-    """Equation 3."""
+    """Equation 3.
+
+    Paper: black2022 Eq. 3.
+    """
     s, g, _ = _along(model, x, y, points)
     return s[-1] - g.square().sum(2).sqrt().amax(0)
 
 
 def climb(model: hf.Model, x: Tensor, y: Tensor, *, points: int = POINTS) -> Tensor:
-    """Equation 4: the derivative along the line in place of the whole gradient."""
+    """Equation 4: the derivative along the line in place of the whole gradient.
+
+    Paper: black2022 Eq. 4.
+    """
     s, g, _ = _along(model, x, y, points)
     return s[-1] - (g * x).sum(2).amax(0)
 
 
 def integral(model: hf.Model, x: Tensor, y: Tensor, *, points: int = POINTS) -> Tensor:
-    """Definition 5, by the same right-hand sum as the search: 1/P sum_{j=1..P} s(j/P x)."""
+    """Definition 5, by the same right-hand sum as the search: 1/P sum_{j=1..P} s(j/P x).
+
+    Paper: black2022 Definition 5.
+    """
     return _along(model, x, y, points)[0].mean(0)
 
 
 def end_and_integral(model: hf.Model, x: Tensor, y: Tensor, *, points: int = POINTS) -> Tensor:
-    """Equation 5."""
+    """Equation 5.
+
+    Paper: black2022 Eq. 5.
+    """
     s, _, _ = _along(model, x, y, points)
     return s[-1] + s.mean(0)
 
 
 def influence(model: hf.Model, x: Tensor, y: Tensor, *, points: int = POINTS) -> Tensor:
-    """(n, d) the distributional influence chi: the mean gradient of s over the line."""
+    """(n, d) the distributional influence chi: the mean gradient of s over the line.
+
+    Paper: black2022 Definition 4.
+    """
     return _along(model, x, y, points)[1].mean(0)
 
 
@@ -84,17 +99,22 @@ def slope_bound(
     model: hf.Model, x: Tensor, y: Tensor, *, points: int = POINTS
 ) -> tuple[Tensor, Tensor]:
     """Proposition 1 at each point of the line: (P, n) the gradient's length, and the lower bound of
-    it."""
+    it.
+
+    Paper: black2022 Proposition 1.
+    """
     _, g, z = _along(model, x, y, points)
     length = l2.value(x).clamp_min(torch.finfo(x.dtype).tiny)
     return g.square().sum(2).sqrt(), (g * z).sum(2).abs() / length
 
 
 def influence_bound(model: hf.Model, x: Tensor, change: float, *, points: int = POINTS) -> Tensor:
-    """Theorem 2: by how much chi can change when only the last layer does, by at most `change`.
+    """Theorem 2: how much chi can change when only the last layer does, by at most `change`.
 
     For a network of Linear and ReLU layers with two classes. K is the largest spectral norm, over
     the line, of the Jacobian of what the last layer sees.
+
+    Paper: black2022 Theorem 2.
     """
     with model.eval_mode():
         engine = model.engine
@@ -112,7 +132,10 @@ def influence_bound(model: hf.Model, x: Tensor, change: float, *, points: int = 
 
 
 def lipschitz(engine: Engine, x: Tensor, points: int = POINTS) -> Tensor:
-    """(n,) the largest spectral norm over the line of the Jacobian of the layers below the last."""
+    """(n,) the largest spectral norm over the line of the Jacobian of the layers below the last.
+
+    Paper: black2022 Definition 3.
+    """
     z = line(x, points).flatten(0, 1)
     h = z
     slope = torch.eye(z.shape[1], dtype=z.dtype).expand(len(z), -1, -1)

@@ -7,11 +7,11 @@ Discovery", 2017; as a score of realism by Höltgen et al. 2021 (DeDUCE).
 
 with sums over pixels and features, and weight = 0.1.
 
-The lower, the more the image looks like those the GAN was trained on. The minimum is looked for by
+The lower, the more the image looks like those the GAN was trained on. The minimum is sought by
 descent from several z ~ N(0, I), and the least of the final losses counts. The search is rough, so
-two runs from other points differ: report the spread. In the authors' code the step that falls
+two runs from different points differ: report the spread. In the authors' code the step that falls
 tenfold near the end of a descent stays that small in the next one, so all but the first hardly
-move; here every restart has the whole schedule, as they all go down side by side.
+move; here every restart has the whole schedule, as all descend side by side.
 """
 
 import math
@@ -33,8 +33,8 @@ Optimizer = Literal["sgd", "adam"]
 
 
 class Gan(Protocol):
-    """What is asked of a GAN; `WGAN` is one. Both functions are differentiable and take each row by
-    itself."""
+    """What is asked of a GAN; `WGAN` is one. Both functions are differentiable and treat each row
+    on its own."""
 
     latent: int
 
@@ -44,7 +44,7 @@ class Gan(Protocol):
 
 @dataclass(frozen=True)
 class AnoGANScores:
-    """What the search came to for n images."""
+    """What the search found for n images."""
 
     score: Tensor  # (n,) A(x), the lower the more real
     losses: Tensor  # (n, restarts) the final loss of every descent
@@ -59,7 +59,7 @@ class AnoGANScores:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class AnoGAN(Settings):
-    """How the nearest image is looked for; the defaults are those of Höltgen et al. 2021, with 5
+    """How the nearest image is searched for; the defaults are those of Höltgen et al. 2021, with 5
     restarts for their 3.
 
     Args:
@@ -124,11 +124,13 @@ def anogan_score(
     """A(x) of every image.
 
     Args:
-        gan: a fitted `WGAN`, or what has its `latent`, `generate` and `critic_features`.
+        gan: a fitted `WGAN`, or anything with its `latent`, `generate` and `critic_features`.
         images: bytes, or numbers from 0 to 1, (n, h, w) or (n, c, h, w).
-        settings: how to search; left out: `AnoGAN.fast()`. The paper's own are `AnoGAN()`.
+        settings: how to search; by default `AnoGAN.fast()`. The paper's own are `AnoGAN()`.
         progress: show a bar on stderr.
         threads: how many threads torch may use meanwhile; 0 keeps your setting.
+
+    Paper: hoeltgen2021 Metric AGAN.
     """
     how = settings or AnoGAN.fast()
     how.check()
@@ -141,7 +143,7 @@ def anogan_score(
         limited_threads(threads),
         Progress(progress, "AnoGAN") as bar,
     ):
-        # An image gets the same points to start from however many restarts there are.
+        # An image gets the same starting points however many restarts there are.
         # (n, r, latent)
         starts = torch.stack([random.normal(gan.latent, draw=i) for i in range(r)], 1)
         parts = chunks(torch.arange(len(x)), max(1, how.batch_size // r))
@@ -177,7 +179,10 @@ def descend(gan: Gan, x: Tensor, z: Tensor, how: AnoGAN, bar: Progress) -> tuple
 
 
 def loss(gan: Gan, z: Tensor, x: Tensor, wanted: Tensor, weight: float) -> Tensor:
-    """(n,) |G(z) - x|_1 + weight |f_D(G(z)) - wanted|_1."""
+    """(n,) |G(z) - x|_1 + weight |f_D(G(z)) - wanted|_1.
+
+    Paper: hoeltgen2021 Eq. 7.
+    """
     image = gan.generate(z)
     features = gan.critic_features(image)
     return (image - x).abs().flatten(1).sum(1) + weight * (features - wanted).abs().flatten(1).sum(

@@ -1,5 +1,5 @@
-"""What every answer of a greedy search must keep, counted pair by pair: a run with one violation is
-an error.
+"""What every answer of a greedy search must satisfy, counted pair by pair: one violation makes a
+run an error.
 
     |x' - x| <= p delta          p: steps per pixel, delta: size of a step
     0 <= x' <= 1
@@ -9,9 +9,9 @@ an error.
     conf(x') >= gamma            if and only if there is an answer; nothing changes where
                                  conf(x) >= gamma already
 
-And of a sample of the pairs: conf one iteration earlier is below gamma; and the answer has the same
-bits when the pair is searched alone, in a batch of another size, without compaction, and without
-the shortcut.
+And for a sample of the pairs: one iteration earlier conf is below gamma; and the answer has the
+same bits when the pair is searched alone, in a batch of another size, without compaction, and
+without the shortcut.
 """
 
 import copy
@@ -70,7 +70,7 @@ def promises(
 
 
 def _pairs(where: Array) -> int:
-    """How many pairs a violation (n,) or (n, pixels) is of."""
+    """How many pairs a violation (n,) or (n, pixels) concerns."""
     where = np.atleast_1d(where)
     return int(where.reshape(len(where), -1).any(1).sum())
 
@@ -141,7 +141,7 @@ def _early(
     names: Array,
     iterations: Array,
 ) -> int:
-    """Pairs that are met already one iteration before the last."""
+    """Pairs already met one iteration before the last."""
     count = 0
     for i in np.flatnonzero((iterations > 0) & (iterations < method.max_iter)):
         shorter = copy.copy(method).set_params(max_iter=int(iterations[i]) - 1)
@@ -153,7 +153,7 @@ def kept(counts: dict[str, Counts]) -> None:
     """Raise an error if a promise was broken.
 
     Args:
-        counts: violations by what was searched, then by promise.
+        counts: violations by search, then by promise.
     """
     broken = [
         f"{what}: {name} ({n})" for what, each in counts.items() for name, n in each.items() if n

@@ -1,8 +1,8 @@
 """Höltgen, Schut, Brauner and Gal, "DeDUCE: Generating Counterfactual Explanations At Scale", 2021.
 
-Every one of 5 x 100 test digits to each of the 9 other classes: how many pixels change, by how
+Each of 5 x 100 test digits is turned to each of the 9 other classes: how many pixels change, by how
 much, how real the answers look, what fails, and how long it takes. The paper runs its rivals on
-another network than its own; here all are measured on the same one as well.
+another network than its own; here all are also measured on the same one.
 """
 
 import json
@@ -22,7 +22,7 @@ from experiments.tables import known
 
 
 def measure(run: Run[setup.Setting, setup.Task]) -> Figures:
-    """All tables of one set of images; what is repeated are test sets, and rows are images of
+    """All tables of one set of images; repeats are test sets, and rows are images of
     one."""
     name = run.dataset
     sets = run.models

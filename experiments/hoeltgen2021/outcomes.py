@@ -1,5 +1,5 @@
-"""Höltgen et al. 2021, figures from the arrays of the searches: what counts as a failure, over
-which pairs means are.
+"""Höltgen et al. 2021, figures from the arrays of the searches: what counts as a failure, and over
+which pairs means are taken.
 
 A method's outcome is a table of values (sets, pairs). As in the paper a mean is taken within each
 set, then over the sets, with the unbiased standard deviation over the sets beside it; failures
@@ -19,14 +19,17 @@ from experiments.hoeltgen2021.reported import QUANTILES, TABLE_1
 from experiments.tables import known, mean_sd
 
 Array = NDArray[Any]
-# changes up to it are float noise: a step up and a step down need not end where they began
+# changes up to this are float noise: a step up and a step down need not end where they began
 TOLERANCE = 1e-4
 LOOSE = "L0, beyond 1e-4"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a method came to: `ok` and every figure are (sets, pairs)."""
+    """What a method came to: `ok` and every figure are (sets, pairs).
+
+    Paper: hoeltgen2021 Metric L0 and L1.
+    """
 
     ok: Array
     figures: dict[str, Array]
@@ -51,7 +54,10 @@ class Outcome:
 
 def succeeded(codes: Array, iterations: Array, most: int | None) -> Array:
     """As the paper counts: what is met only after the last of `most` iterations is a failure, since
-    its loop does not look again; what is met from the start is a success without a change."""
+    its loop does not look again; what is met from the start is a success without a change.
+
+    Paper: hoeltgen2021 Metric failures.
+    """
     found = codes != hf.Status.NOT_FOUND
     return (
         found if most is None else found & ((iterations < most) | (codes == hf.Status.ALREADY_MET))
@@ -66,7 +72,10 @@ def over_sets(values: Array, counted: Array) -> list[float | None]:
 
 def table(outcomes: Mapping[str, Outcome], *, conditioned: bool) -> dict[str, dict[str, Any]]:
     """Rows as in Table 1: label -> figure -> [mean, standard deviation], and how many pairs went
-    into it."""
+    into it.
+
+    Paper: hoeltgen2021 Table 1.
+    """
     common = np.logical_and.reduce([outcome.ok for outcome in outcomes.values()])
     out = dict[str, dict[str, Any]]()
     for label, outcome in outcomes.items():
@@ -112,7 +121,7 @@ VLK_TIMES = {"L0": 5.0, "L1": 3.0}
 
 
 def findings(r: dict[str, Any]) -> list[dict[str, Any]]:
-    """What a run is held to, whether it holds, and the figures that decide."""
+    """What a run must reach, whether it does, and the figures that decide."""
     alone = r["table 1"]["same"]["all pairs"]["unconditioned"]["DeDUCE"]
     accuracy = r["accuracy"]["spectral"]["test"]
     out = [

@@ -16,7 +16,7 @@ from experiments.hoeltgen2021.wgan import WGAN
 from experiments.tables import cell, section, table, verdict
 
 WHERE = {"same": "all on the spectral network", "mixed": "networks as in the paper"}
-# what has options of its own: their name in `Setting`, what it is, its class
+# what has its own options: their name in `Setting`, what it is, its class
 MADE: dict[str, tuple[str, type]] = {
     "spectral": ("spectral network", hf.images.SpectralResNet),
     "plain": ("plain network", hf.images.PlainResNet),
@@ -49,8 +49,8 @@ def page(results: Results) -> list[str]:
 
 def brief(r: Figures) -> list[list[str]]:
     """Rows of the shortest table: networks, method, L0, L1, AnoGAN score and failures, on the pairs
-    that all methods share. The paper's figures stand beside those on networks like its own; on one
-    network there are none to compare."""
+    that all methods share. The paper's figures stand beside those on networks like its own; it has
+    none on a single network."""
     out = list[list[str]]()
     for what in ("mixed", "same"):
         rows = r["table 1"][what]["common pairs"]
@@ -184,6 +184,7 @@ def _table_3(r: Figures) -> list[str]:
 
 
 def _table_4(r: Figures) -> list[str]:
+    """Paper: hoeltgen2021 Table 4."""
     many = r["table 4"]["conditioned"]["mu = 1"]["pairs"]
     rows = [_against(r["table 4"], label, reported.TABLE_4[label]) for label in ABLATION]
     images = f"{r['settings']['ablation']} validation images, without momentum where none is named"
@@ -192,6 +193,7 @@ def _table_4(r: Figures) -> list[str]:
 
 
 def _table_5(r: Figures) -> list[str]:
+    """Paper: hoeltgen2021 Table 5."""
     limits = zip(reported.STEP_LIMITS.items(), r["settings"]["limits"], strict=True)
     budgets = ", ".join(
         f"{limit} for step {step:g} (there {paper})" for (step, paper), limit in limits
@@ -263,7 +265,7 @@ def _triple(value: Sequence[float | None] | None) -> str:
 
 
 def _options(options: dict[str, Any], cls: type) -> str:
-    """What was set, each beside what the class has by itself if that is something else."""
+    """What was set, each beside the class's default if that differs."""
     own = {name: parameter.default for name, parameter in inspect.signature(cls).parameters.items()}
     words = list[str]()
     for key, value in options.items():

@@ -1,5 +1,5 @@
-"""The paper as cells. One is cheap: a small network for the digits of scikit-learn, and DeDUCE on a
-few of them."""
+"""The paper as cells. One is cheap: a small network for scikit-learn's digits, and DeDUCE on a few
+of them."""
 
 import numpy as np
 

@@ -94,7 +94,10 @@ def drawn(kept: dict[str, Any]) -> bytes:
 
 def pictures(results: Results) -> Pictures:
     """The pairs of Table 3 by all methods, on one network and on those of the paper; one image to
-    all classes."""
+    all classes.
+
+    Paper: hoeltgen2021 Figure 3.
+    """
     return {
         f"{r['dataset']}-{name}.svg": partial(drawn, kept)
         for r in results

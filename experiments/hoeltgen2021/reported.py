@@ -1,8 +1,8 @@
 """What "DeDUCE" reports: its tables, and figures recomputed from its authors' released arrays.
 
-Of Table 1 each cell is the mean and standard deviation over five sets of 900 pairs, of the pairs on
+In Table 1 each cell is the mean and standard deviation over five sets of 900 pairs, of the pairs on
 which all four methods succeed. The arrays hold all pairs, so they say more: quantiles over 4500
-pairs, and means of those that only two methods must have solved.
+pairs, and means over pairs that only two methods must have solved.
 """
 
 METHODS = ("DeDUCE", "JSMA", "VLK", "REVISE")

@@ -1,7 +1,7 @@
 """Höltgen et al. 2021: settings, images, networks, and what each cell searches or scores.
 
-All settings are in `SETTINGS`. A network is a cell that holds the file which its `save` writes;
-every other cell is handed the files it needs, so that cells can be made in processes of their own.
+All settings are in `SETTINGS`. A network is a cell that holds the file its `save` writes; every
+other cell gets the files it needs, so cells can be made in separate processes.
 """
 
 import tempfile
@@ -35,9 +35,9 @@ CLASSIFIERS = ("spectral", "plain")
 NETWORKS = (*CLASSIFIERS, "autoencoder", "vae", "gan")
 DENSITY = ("mean", "whiten", "constant", "numbers")  # arrays of a `FeatureDensity`
 NEEDS = {"VLK": ("autoencoder",), "REVISE": ("vae",)}  # besides a classifier
-# methods that are asked about all pairs, and on which networks
+# methods asked about all pairs, and on which networks
 GREEDY = {"DeDUCE": ("spectral",), "JSMA": CLASSIFIERS}
-SLOW = ("VLK", "REVISE")  # methods that are asked about some pairs, on both networks
+SLOW = ("VLK", "REVISE")  # methods asked about some pairs, on both networks
 RUNS = (
     *((m, k) for m in SLOW for k in CLASSIFIERS),
     *((m, k) for m, kinds in GREEDY.items() for k in kinds),
@@ -51,7 +51,7 @@ KINDS: dict[str, dict[str, str]] = {
 
 @dataclass(frozen=True)
 class Setting:
-    """A set of images, and what is spent on it. Options are those of the class they are named
+    """A set of images, and what is spent on it. Options belong to the class they are named
     after."""
 
     title: str
@@ -69,12 +69,12 @@ class Setting:
     tuning: int  # validation images of Table 5
     limits: tuple[int, ...]  # iterations for each step of Table 5
     judged: int  # images of each kind whose AnoGAN scores are compared
-    compared: int  # the same of what is cheap to score
+    compared: int  # the same for scores that are cheap
     # images of each test set that all methods are asked about
     common: tuple[int, ...] = (1, 3, 4, 6, 7, 8)
     shown: tuple[tuple[int, int], ...] = ()  # test images and wanted classes of Table 3
     again: int = 12  # pairs of each method that are searched again, in other company
-    alone: int = 3  # the same of methods that take long
+    alone: int = 3  # the same for slow methods
 
 
 SETTINGS = {
@@ -126,7 +126,7 @@ SETTINGS = {
 @dataclass(frozen=True)
 class Task:
     """Images (n, c, h, w) from 0 to 1 to learn from, to choose settings on and to ask about; and
-    what is strange."""
+    strange ones."""
 
     train: Tensor
     y: Array
@@ -160,8 +160,8 @@ def prepare(name: str) -> Task:
 
 
 def _digits(cut: int) -> Task:
-    """The digits of scikit-learn; strange are those with their pixels in another order, and in
-    reversed brightness."""
+    """The digits of scikit-learn; strange are those with shuffled pixels, and with reversed
+    brightness."""
     loaded = untyped("sklearn.datasets").load_digits()
     x = as_images(loaded.images / 16)
     y = np.asarray(loaded.target)
@@ -173,8 +173,8 @@ def _digits(cut: int) -> Task:
 
 
 def shown(setting: Setting, task: Task) -> list[tuple[int, int]]:
-    """Test images and wanted classes of the pictures; where the paper says nothing, the class after
-    an image's own."""
+    """Test images and wanted classes of the pictures; if the paper names none, the class after an
+    image's own."""
     return list(setting.shown) or [
         (i, int(task.test_y[i] + 1) % task.classes) for i in setting.common
     ]
@@ -308,7 +308,10 @@ class Question:
 
 def questions(setting: Setting, sets: int, images: int) -> dict[str, Question]:
     """What is asked, by the names of the cells: so many images of so many test sets, and the tables
-    of settings."""
+    of settings.
+
+    Paper: hoeltgen2021 Datasets.
+    """
     out = dict[str, Question]()
     for k in range(sets):
         first = k * setting.images
@@ -342,8 +345,8 @@ def tuned(lam: float, step: float) -> str:
 
 
 def search(kit: Kit, question: Question) -> Arrays:
-    """Every image to every other class: answers (n, c, h, w) image by image, and what there is to
-    know about them."""
+    """Every image to every other class: answers (n, c, h, w) image by image, and what is known
+    about them."""
     model = kit.model(question.kind)
     method = kit.method(question.label, model, question.options)
     x, y = question.images_and_labels(kit.name)
@@ -416,7 +419,7 @@ def sanity(kit: Kit, seed: int) -> Arrays:
 
 
 def scores_of(kit: Kit, seed: int) -> dict[str, tuple[Callable[[Tensor], Any], int]]:
-    """By its name what scores images, and how many of each kind it is asked about."""
+    """What scores images, by name, and how many of each kind it gets."""
     gan = kit.gan
     vae = kit.vae
     density = kit.feature_density(kit.model("spectral"))
@@ -439,5 +442,5 @@ def scores_of(kit: Kit, seed: int) -> dict[str, tuple[Callable[[Tensor], Any], i
 
 
 def evenly(x: Tensor, count: int) -> Tensor:
-    """So many of the images, or all, evenly over their file."""
+    """This many of the images, or all, spread evenly over their file."""
     return x[np.unique(np.linspace(0, len(x) - 1, count).astype(np.int64))]

@@ -1,4 +1,4 @@
-"""Höltgen et al. 2021: the searches that were made, and the tables they come to."""
+"""Höltgen et al. 2021: the searches that were made, and the tables they give."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -30,7 +30,7 @@ RECONSTRUCTIONS = "reconstructions"
 
 @dataclass(frozen=True)
 class Study:
-    """Searches that were made, and the figures they come to."""
+    """Searches that were made, and the figures they give."""
 
     kit: setup.Kit
     questions: dict[str, setup.Question]
@@ -181,7 +181,10 @@ class Study:
 
     def _seconds(self, label: str, kind: str, again: Arrays) -> Figures:
         """CPU seconds of a pair, alone (with the standard deviation over pairs), and in its
-        batch."""
+        batch.
+
+        Paper: hoeltgen2021 Metric running time, Table 2.
+        """
         alone = again["took"]
         batch = [float(cell["took"]) for _, cell in self.parts(label, kind)]
         sd = known(alone.std(ddof=1)) if len(alone) > 1 else None
@@ -205,7 +208,10 @@ class Study:
         ]
 
     def _pairs(self, common: dict[tuple[str, str], Outcome], kinds: dict[str, str]) -> Figures:
-        """Table 3: AGAN, L0 and L1 of some pairs, none where a method failed."""
+        """Table 3: AGAN, L0 and L1 of some pairs, none where a method failed.
+
+        Paper: hoeltgen2021 Table 3.
+        """
         out: dict[str, Any] = {
             "pairs": [[i, int(setup.prepare(self.kit.name).test_y[i]), t] for i, t in self._shown()]
         }

@@ -2,9 +2,9 @@
 
     out[i s + a, j s + b] += x[i, j] W[a, b]        a, b: place in the kernel, s: stride
 
-The product is what costs, and it runs at the full speed of matrices; torch's own transposed
-convolutions of few, small maps take about twice as long on a processor. The derivative of the sum
-of parts is the copy of the same parts.
+The product is the main cost, and runs at the full speed of matrix products; torch's own transposed
+convolutions of few, small maps take about twice as long on a CPU. The derivative of the sum of
+parts is a copy of the same parts.
 """
 
 import math

@@ -5,10 +5,10 @@ images apart.
     generator    maximise  E D(G(z))                 D spectrally normalised
 
 Arjovsky et al. 2017 (Wasserstein GAN); Miyato et al. 2018 (spectral normalisation). The networks
-are those with which Höltgen et al. 2021 score how real counterfactual images look
-(`anogan`); they trained for about 380,000 updates. Adam without momentum, betas (0, 0.9),
-gets recognisable digits in a few thousand. What is kept is a running mean of the generator's
-weights, as the weights themselves keep circling.
+are those with which Höltgen et al. 2021 score how real counterfactual images look (`anogan`); they
+trained for about 380,000 updates. Adam without momentum, betas (0, 0.9), gives recognisable digits
+in a few thousand. A running mean of the generator's weights is kept, as the weights themselves keep
+circling.
 """
 
 import copy
@@ -62,6 +62,8 @@ class WGAN(StoredSettings):
         average: share of the running mean of the generator's weights that an update keeps; 0 takes
             the last weights.
         seed: weights, images and latent points are drawn from it.
+
+    Paper: hoeltgen2021 Metric AGAN.
     """
 
     latent: int = 64
@@ -147,7 +149,7 @@ class WGAN(StoredSettings):
         self.features_ = features
 
     def generate(self, z: Tensor) -> Tensor:
-        """Images (n, c, h, w) of latent points (n, latent), each by itself; differentiable by the
+        """Images (n, c, h, w) of latent points (n, latent), each on its own; differentiable by the
         points."""
         net = self._fitted()[0]
         fits = z.ndim == 2 and z.shape[1] == self.latent
@@ -156,7 +158,7 @@ class WGAN(StoredSettings):
         return net(pad_rows(z))[: len(z)]
 
     def critic_features(self, x: Tensor) -> Tensor:
-        """f_D: what the critic makes of images (n, c, h, w), each by itself; differentiable by the
+        """f_D: what the critic makes of images (n, c, h, w), each on its own; differentiable by the
         images."""
         net = self._fitted()[1]
         if tuple(x.shape[1:]) != self.size_:

@@ -7,8 +7,8 @@ Critic       image -> 16 -> 32 maps (5 x 5, stride 2) -> batch normalisation -> 
              normalised (Miyato et al. 2018) with LeakyReLU between; f_D is what the second
              convolution returns.
 
-After training, `folded` writes batch normalisation into the generator's weights, and of the critic
-only f_D is kept.
+After training, `folded` writes batch normalisation into the generator's weights, and keeps only f_D
+of the critic.
 """
 
 from typing import Any, cast
@@ -115,8 +115,8 @@ class Features(nn.Module):
         self.second = spectral_norm(second) if spectral else second
 
     def forward(self, x: Tensor) -> Tensor:
-        # Of a single channel, the same numbers can be laid out in several ways, which convolutions
-        # treat differently.
+        # With a single channel, the same numbers can be laid out in several ways, which
+        # convolutions treat differently.
         x = x.flatten(1).view(x.shape).contiguous(memory_format=torch.channels_last)
         return self.second(F.leaky_relu(self.first(x), SLOPE, inplace=True))
 

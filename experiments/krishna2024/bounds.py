@@ -25,7 +25,7 @@ GD_STEPS = 500
 NTK_ROWS = 2000
 BETA = 0.1
 HARDER = (0.1, 0.2, 0.3)  # epsilons
-MILD = (0.02, 0.05)  # and of those for C-CHVAE, which finds nothing on many harder models
+MILD = (0.02, 0.05)  # and those for C-CHVAE, which finds nothing on many harder models
 SHOWN = 100  # rows in the picture
 LINEAR = (
     "epsilon",
@@ -79,7 +79,7 @@ VAE = (
 def linear_bounds(task: Split, seed: int) -> Arrays:
     """Lemma 1, Theorems 1 and 4 on linear models trained by plain gradient descent from one start.
 
-    Two scores are trained, of which only the difference counts: its step is twice that of each.
+    Two scores are trained, but only their difference counts: its step is twice that of each.
     """
     recipe = hf.Recipe(
         hidden=(),

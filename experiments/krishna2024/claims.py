@@ -14,7 +14,7 @@ from experiments.records import interval_of
 from holdfast._core.checks import untyped
 from holdfast.training.adversarial import EPSILONS
 
-PRINTED = 4  # methods of the paper; those after them are shown beside them
+PRINTED = 4  # methods of the paper; the others are shown beside them
 TREND = 0.8  # a rank correlation beyond it is a trend
 CLAIMS = {
     "1": "Validity falls with epsilon, and at 0.3 is less than half of what it was",
@@ -60,7 +60,7 @@ def verdicts(result: Figures) -> list[Figures]:
 
 
 def rank_correlation(a: Any, b: Any) -> float:
-    """Spearman's, over the pairs that are there; 0 where one of them does not vary."""
+    """Spearman's, over the pairs that are there; 0 if one side does not vary."""
     a = np.asarray(a, dtype=np.float64)
     b = np.asarray(b, dtype=np.float64)
     there = np.isfinite(a) & np.isfinite(b)
@@ -117,9 +117,9 @@ def _yes(holds: bool) -> Holds:
 
 
 def trend(values: Any) -> str:
-    """The rank correlation with epsilon. Values that fall and then stay (all models give one class
-    from some epsilon on) have many ties, for which it stays short of a trend though they never
-    rise: this is said, and decides nothing.
+    """The rank correlation with epsilon. Values that fall and then stay (from some epsilon on, all
+    models give one class) have many ties, which keep it short of a trend though they never rise:
+    the words say so, and it decides nothing.
     """
     steps = np.diff(known := numbers(values)[np.isfinite(numbers(values))])
     words = f"rank correlation {rank_correlation(EPSILONS, values):.2f}"

@@ -33,7 +33,11 @@ Array = np.ndarray[Any, Any]
 def curves(
     task: Split, hidden: tuple[int, ...], epochs: int, seeds: int, rows: int, seed: int
 ) -> Arrays:
-    """Everything against epsilon: (methods, epsilons) and (epsilons,) values."""
+    """Everything against epsilon: (methods, epsilons) and (epsilons,) values.
+
+    Paper: krishna2024 Figure 1, Figure 2, Figure 3, Figure 4, Figure 9, Figure 10, Figure 11,
+    Figure 12, Figure 16.
+    """
     models = hardened(task, hidden, epochs, seeds, seed, epsilon=EPSILONS)
     X = task.test_X.iloc[:rows]
     net = latent_space(task, seed)
@@ -140,10 +144,12 @@ def broken_bounds(more: "pd.Series[float]", steps: pd.DataFrame) -> tuple[int, i
 
 
 def neighbourhood(task: Split, epochs: int, seed: int) -> Arrays:
-    """The neighbours of one row in the plane, and whom of them the network of each epsilon grants
-    the other outcome.
+    """The neighbours of one row in the plane, and to which of them the network of each epsilon
+    grants the other outcome.
 
     The row is the first that the most epsilons refuse it.
+
+    Paper: krishna2024 Figure 8.
     """
     models = hardened(task, (2 * task.width,), epochs, 1, seed, epsilon=EPSILONS)
     row = int(refused(models, task.test_X).sum((0, 1)).argmax())
@@ -154,7 +160,7 @@ def neighbourhood(task: Split, epochs: int, seed: int) -> Arrays:
 
 
 def refused(models: hf.AdversarialModels, X: pd.DataFrame) -> Array:
-    """(epsilons, seeds, n) does the model not give the row what is wanted?"""
+    """(epsilons, seeds, n) does the model refuse the row what is wanted?"""
     names = np.array(models.bank.classes, dtype=object)
     given = names[models.bank.scores(X).argmax(2).numpy()].reshape(
         len(models.epsilon), models.seeds, len(X)

@@ -1,10 +1,10 @@
 """Krishna, Agarwal and Lakkaraju, "On the Trade-offs between Adversarial Robustness and Actionable
 Explanations".
 
-The paper prints no tables; what it says of its figures is eight claims. Each is checked on every
-dataset, for logistic regression and for a network of one hidden layer twice as wide as the rows.
-Columns are between 0 and 1 and all of them may change; for each row the outcome is wanted that the
-plain model does not give it.
+The paper prints no tables; it makes eight claims about its figures. Each is checked on every
+dataset, for logistic regression and for a network with one hidden layer twice as wide as the rows.
+Columns are between 0 and 1 and all of them may change; the wanted outcome of a row is the one that
+the plain model does not give it.
 """
 
 from functools import partial
@@ -29,7 +29,7 @@ from experiments.parts import Arrays, Job
 from experiments.tables import plain
 from holdfast.training.adversarial import EPSILONS
 
-ROWS = 100  # test rows that are asked about
+ROWS = 100  # test rows asked about
 DIGITS = 5
 
 

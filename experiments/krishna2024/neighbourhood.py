@@ -1,4 +1,4 @@
-"""What hardening does to the neighbourhood of a person: how much of it is granted what is wanted.
+"""What hardening does to a person's neighbourhood: how much of it is granted what is wanted.
 
     share(e) = Pr( the model of epsilon e grants x + r u )
 
@@ -37,8 +37,8 @@ def granted_nearby(
     model grants.
 
     Args:
-        target: the class that is wanted; None: for each row the one that the plain model does not
-            give it.
+        target: the wanted class; None is, for each row, the one that the plain model does not give
+            it.
         radius: in encoded units.
         samples: points for each row.
         seed: points are derived from it and the contents of each row.
@@ -72,7 +72,7 @@ def nearby_rows(
     neighbours: int = 200,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """The nearest rows of a table to one of them, in the plane, and what the first model of each
+    """The rows of a table nearest to one of them, in the plane, and what the first model of each
     epsilon says of them.
 
     Returns:
@@ -80,7 +80,7 @@ def nearby_rows(
     """
     x = hardened.schema.encode(X, torch.float64)
     if not 0 <= row < len(x):
-        raise SettingError(f"the table has {len(x)} rows, there is no row {row}")
+        raise SettingError(f"the table has {len(x)} rows, not a row {row}")
     wanted = hardened.bank.classes.index(hardened.wanted_classes(X.iloc[[row]], target)[0, 0])
     near = (x - x[row]).square().sum(1).argsort(stable=True)[: neighbours + 1]
     if len(near) < 4:

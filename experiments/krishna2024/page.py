@@ -82,8 +82,9 @@ def _cells(values: Any) -> list[str]:
 
 
 def pictures(results: Results) -> Pictures:
-    """Of each dataset the curves of both kinds of models, differences of costs beside their bounds,
-    and for networks answers on models of other epsilons, and what is granted around one row."""
+    """For each dataset the curves of both kinds of models, differences of costs beside their
+    bounds, and for networks answers on models of other epsilons, and what is granted around one
+    row."""
     drawn = {
         "logistic": partial(_tradeoff, kind="logistic regression"),
         "network": partial(_tradeoff, kind="network"),

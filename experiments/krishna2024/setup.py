@@ -1,4 +1,4 @@
-"""Krishna et al. 2024: data, methods with their budgets, and the models that are hardened."""
+"""Krishna et al. 2024: data, methods with their budgets, and the models to harden."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -57,11 +57,13 @@ SETTINGS = {
 
 
 def prepare(name: str, seed: int = 0) -> Split:
-    """Rows with all columns between 0 and 1 and free to change, as the paper's theory has them;
-    class 1 is wanted.
+    """Rows with all columns between 0 and 1 and free to change, as in the paper's theory; class 1
+    is wanted.
 
     One-hot (one column for two levels) and min-max; a fifth of each class for the test, in random
     order.
+
+    Paper: krishna2024 Datasets.
     """
     loaded = load_table(name)
     X = binarised(loaded.X) if name == "adult" else loaded.X
@@ -91,8 +93,8 @@ def prepare(name: str, seed: int = 0) -> Split:
 
 
 def binarised(X: pd.DataFrame) -> pd.DataFrame:
-    """Adult with two values for each category and education as a rank, as recourse benchmarks have
-    it."""
+    """Adult with two values for each category and education as a rank, as in recourse
+    benchmarks."""
     strings = {name: X[name].astype(str).str.strip() for name in X.columns}
     out = X[["age", "capital-gain", "capital-loss", "hours-per-week"]].astype(float)
     yes = {
@@ -109,7 +111,7 @@ def binarised(X: pd.DataFrame) -> pd.DataFrame:
 
 
 def methods(net: TableAutoencoder | None = None, budget: int = 1) -> dict[str, hf.Explainer]:
-    """The paper's four, each with a budget that is the same for every epsilon, or a multiple of
+    """The paper's four, each with the same budget for every epsilon, or a multiple of
     it."""
     steps = SCFE_STEPS * budget
     return {
@@ -122,7 +124,7 @@ def methods(net: TableAutoencoder | None = None, budget: int = 1) -> dict[str, h
 
 
 def latent_space(task: Split, seed: int) -> TableAutoencoder:
-    """That of C-CHVAE: one for all models."""
+    """The VAE of C-CHVAE: one for all models."""
     return autoencoder(
         task.X, task.schema, kind="vae", hidden=(64, 32), latent=8, beta=0.01, epochs=30, seed=seed
     )

@@ -1,6 +1,5 @@
 """The answers: one row per question and answer, with its status, and enough to make them again."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
@@ -14,7 +13,8 @@ import torch
 from torch import Tensor
 
 from holdfast._core.checks import untyped
-from holdfast._core.result import as_json, plain_value
+from holdfast._core.parquet import content_of, damage_named, read_sealed, write_sealed
+from holdfast._core.result import as_json
 from holdfast._core.selection import RowSelection, positions
 from holdfast._core.version import version
 from holdfast.distances import Distance, distance_of, l1, weighted
@@ -26,6 +26,10 @@ from holdfast.target import BoundTarget, IntervalTarget, Status, Target
 if TYPE_CHECKING:
     from holdfast.explainer import Explainer
     from holdfast.models.base import Model
+
+MARK = b"holdfast"  # in the metadata of a Parquet file
+NOT_OURS = "was not written by Counterfactuals.save"
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
 @dataclass(frozen=True)
@@ -56,15 +60,20 @@ class Run:
         return cls(type(explainer).__name__, repr(explainer), *facts)
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Answers:
     """What answers about tables and about images have in common: a status and a reason for each,
     and a run."""
 
-    goal: BoundTarget
+    # (n, d) encoded rows, or (n, c, h, w) images, repeated where there are several answers to one
+    x: Tensor
+    x_cf: Tensor
     scores: Tensor  # (n, k) of the answers, by the bare model
+    goal: BoundTarget
     status_codes: npt.NDArray[np.int64]  # (n,) Status
     reasons: list[str]
     source: npt.NDArray[np.int64]  # (n,) number of the row, or the image, that is answered
+    classes: tuple[Any, ...]
     run: Run
 
     def __len__(self) -> int:
@@ -123,7 +132,7 @@ class Answers:
         )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Counterfactuals(Answers):
     """Answers, row by row. Rows without an answer stay, with the best attempt, their status and the
     reason.
@@ -144,16 +153,7 @@ class Counterfactuals(Answers):
 
     before: pd.DataFrame  # the rows that were asked about (repeated when a row has several answers)
     after: pd.DataFrame  # the rows a person would hand in
-    x: Tensor  # (n, d) the same, encoded
-    x_cf: Tensor
-    scores: Tensor  # (n, k) of `after`, by the bare model
-    goal: BoundTarget
-    status_codes: npt.NDArray[np.int64]  # (n,) Status
-    reasons: list[str]
-    source: npt.NDArray[np.int64]  # (n,) number of the row that is answered
     schema: Schema
-    classes: tuple[Any, ...]
-    run: Run
     estimate_before: Tensor | None = None  # (n, 1) what a regression model estimated for `before`
 
     def __iter__(self) -> Iterator["Counterfactuals"]:
@@ -310,12 +310,14 @@ class Counterfactuals(Answers):
             write_table(self.table(), path)
             return
         try:
-            self._write_parquet(path)
+            table, content = self.to_arrow()
         # a column of Parquet holds one type, the levels of a category may be of several
         except Exception as error:
             raise FileError(f"cannot write {str(path)!r}: {error}; try a .json file") from None
+        write_sealed(path, table, {MARK: content})
 
-    def _write_parquet(self, path: Path) -> None:
+    def to_arrow(self) -> tuple[Any, dict[str, Any]]:
+        """All that `save` writes to a Parquet file: an Arrow table, and plain values."""
         scores = pd.DataFrame(self.scores.double().numpy(), index=self.after.index)
         parts = {"after:": self.after, "before:": self.before, "score:": scores}
         table = pd.concat([part.add_prefix(prefix) for prefix, part in parts.items()], axis=1)
@@ -335,25 +337,28 @@ class Counterfactuals(Answers):
             "goal": {k: v for k, v in asdict(self.goal).items() if k not in ("label", "k")},
             "dtype": str(self.x.dtype).removeprefix("torch."),
         }
-        arrow: Any = untyped("pyarrow").Table.from_pandas(table)
-        text = json.dumps(content, default=plain_value)
-        arrow = arrow.replace_schema_metadata({**arrow.schema.metadata, b"holdfast": text.encode()})
-        untyped("pyarrow.parquet").write_table(arrow, path)
+        return untyped("pyarrow").Table.from_pandas(table), content
 
     @classmethod
     def load(cls, path: str | Path) -> "Counterfactuals":
         """Read a .parquet file written by `save`."""
         if Path(path).suffix.lower() in (".json", ".csv"):
             raise FileError(_why_not_loaded(Path(path)))
-        return cls._from_parquet(*_read_parquet(Path(path)))
+        table = read_sealed(path, MARK, NOT_OURS)
+        with damage_named(path):
+            return cls.from_arrow(table)
 
     @classmethod
-    def _from_parquet(cls, table: pd.DataFrame, content: dict[str, Any]) -> "Counterfactuals":
+    def from_arrow(cls, arrow: Any) -> "Counterfactuals":
+        """The answers of an Arrow table as `read_sealed` gives it; an error of any kind where its
+        parts do not fit together."""
+        content: dict[str, Any] = content_of(arrow, MARK)
+        table: pd.DataFrame = arrow.to_pandas()
         schema = Schema.from_dict(content["schema"])
         after = _columns_with(table, "after:")
         before = _columns_with(table, "before:")
         # Rows are encoded again rather than stored: that is exact, and half the file.
-        dtype: torch.dtype = getattr(torch, content["dtype"])
+        dtype = DTYPES[content["dtype"]]
         scores = torch.tensor(_columns_with(table, "score:").to_numpy(np.float64), dtype=dtype)
         label = torch.tensor(table["holdfast:label"].to_numpy(np.int64))
         goal_type = IntervalTarget if "unit" in content["goal"] else BoundTarget
@@ -364,35 +369,32 @@ class Counterfactuals(Answers):
         if "holdfast:estimate_before" in table:
             numbers = table[["holdfast:estimate_before"]].to_numpy(np.float64)
             estimate_before = torch.tensor(numbers, dtype=dtype)
+        _check_codes(codes, label, max(len(content["classes"]), scores.shape[1]))
         return cls(
-            before,
-            after,
-            schema.encode(before, dtype),
-            schema.encode(after, dtype),
-            scores,
-            goal,
-            codes,
-            list(table["holdfast:reason"]),
-            source,
-            schema,
-            tuple(content["classes"]),
-            run_of(content["run"]),
-            estimate_before,
+            before=before,
+            after=after,
+            x=schema.encode(before, dtype),
+            x_cf=schema.encode(after, dtype),
+            scores=scores,
+            goal=goal,
+            status_codes=codes,
+            reasons=list(table["holdfast:reason"]),
+            source=source,
+            schema=schema,
+            classes=tuple(content["classes"]),
+            run=run_of(content["run"]),
+            estimate_before=estimate_before,
         )
 
 
-def _read_parquet(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """The columns of a file that `save` wrote, and what else it says."""
-    try:
-        arrow: Any = untyped("pyarrow.parquet").read_table(path)
-        content = json.loads(arrow.schema.metadata[b"holdfast"])
-    except FileNotFoundError:
-        raise FileError(f"no file at {str(path)!r}") from None
-    except KeyError:
-        raise FileError(f"{str(path)!r} was not written by Counterfactuals.save") from None
-    except Exception as error:
-        raise FileError(f"cannot read {str(path)!r}: {error}") from None
-    return arrow.to_pandas(), content
+def _check_codes(codes: npt.NDArray[np.int64], label: Tensor, classes: int) -> None:
+    """An error unless every status is one, and every label is a class."""
+    strange = sorted({*codes.tolist()} - {int(status) for status in Status})
+    if strange:
+        raise ValueError(f"there is no status {strange[0]}")
+    strange = label[(label < 0) | (label >= classes)].numpy()
+    if len(strange):
+        raise ValueError(f"there is no class {strange[0]} of {classes}")
 
 
 def _columns_with(table: pd.DataFrame, prefix: str) -> pd.DataFrame:

@@ -9,7 +9,7 @@ comes back is turned into the row a person would hand in, and the bare model jud
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Self, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 import numpy.typing as npt
@@ -98,7 +98,23 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f}%"
 
 
-class Explainer(Settings, ABC):
+class Method(Settings, ABC):
+    """What lists of methods say of one, for tables or for images, and the check of its settings."""
+
+    title: ClassVar[str] = ""  # one line for the list of methods
+    paper: ClassVar[str] = ""
+    when: ClassVar[str] = ""  # one sentence: when to use it
+    cost: ClassVar[str] = ""  # one sentence: how many passes through the model it takes
+    needs_grad: ClassVar[bool] = True
+    needs_data: ClassVar[bool] = False
+    advice: ClassVar[str] = "try other settings"  # what to do about rows without an answer
+
+    def check(self, model: Any) -> None:
+        """Raise a `SettingError` if the settings cannot work with this model."""
+        return
+
+
+class Explainer(Method):
     """A way to find answers. Subclasses are dataclasses: fields are the settings, `search` is the
     algorithm.
 
@@ -109,15 +125,8 @@ class Explainer(Settings, ABC):
     (True, True, False)
     """
 
-    title: ClassVar[str] = ""  # one line for the list of methods
-    paper: ClassVar[str] = ""
-    when: ClassVar[str] = ""  # one sentence: when to use it
-    cost: ClassVar[str] = ""  # one sentence: how many passes through the model it takes
-    needs_grad: ClassVar[bool] = True
-    needs_data: ClassVar[bool] = False
     uses_data: ClassVar[bool] = False  # works without, and better with
     regression: ClassVar[bool] = False  # works on regression models too
-    advice: ClassVar[str] = "try other settings"  # what to do about rows without an answer
 
     # how many answers a row gets; a setting of the methods that can give several
     n_counterfactuals = 1
@@ -178,10 +187,6 @@ class Explainer(Settings, ABC):
         """What a method does with the data, see `fit`; attributes that it learns end in _."""
         return
 
-    def check(self, model: Model) -> None:
-        """Raise a `SettingError` if the settings cannot work with this model."""
-        return
-
     @final
     def explain(
         self,
@@ -231,18 +236,18 @@ class Explainer(Settings, ABC):
         reasons = verdicts.reasons(goal.describe(answers.scores), self.advice, time_budget)
         run = Run.of(self, model, wanted, seed, time.perf_counter() - budget.start)
         return Counterfactuals(
-            before.table,
-            answers.table,
-            before.x,
-            answers.x,
-            answers.scores,
-            goal,
-            verdicts.status,
-            reasons,
-            source.numpy(),
-            model.schema,
-            model.classes,
-            run,
+            goal=goal,
+            before=before.table,
+            x=before.x,
+            after=answers.table,
+            x_cf=answers.x,
+            scores=answers.scores,
+            source=source.numpy(),
+            status_codes=verdicts.status,
+            reasons=reasons,
+            run=run,
+            schema=model.schema,
+            classes=model.classes,
             estimate_before=before.scores if model.is_regression else None,
         )
 

@@ -191,7 +191,7 @@ def test_a_bank_that_guided_the_search_is_refused(run: Any) -> None:
         (("audit", "answers.parquet"), "give --data FILE and --recipe FILE"),
         (("audit", "nothing.parquet", "--bank", "b"), "no file"),
         (("audit", "answers.parquet", "--bank", "nothing.safetensors"), "bank"),
-        (("audit", "answers.parquet", "--bank", "train.csv"), "no readable bank"),
+        (("audit", "answers.parquet", "--bank", "train.csv"), "not a readable bank"),
         ((*AUDIT, "--families", "seed"), "NAME=COUNT"),
         ((*AUDIT, "--families", "seed=2", "--table", "2007"), "NAME=FILE"),
         ((*AUDIT, "--families", ""), "NAME=COUNT"),

@@ -298,7 +298,7 @@ def test_truncated_models(place: Path, tmp_path: Path) -> None:
         words = (
             "is an empty file"
             if not cut
-            else "no model file that is known"
+            else "not a model file that is known"
             if cut < 9
             else "not a readable safetensors"
         )

@@ -31,6 +31,7 @@ def test_blobs_and_circles_are_as_separable_as_they_should_be() -> None:
 
 
 def test_the_shifts_move_what_they_say() -> None:
+    """Paper: guo2023 Simulated covariate shift, Simulated label shift."""
     inputs = hf.datasets.load("covariate_shift", n=20000)
     before = inputs.part("before")
     after = inputs.part("after")

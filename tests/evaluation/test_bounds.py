@@ -37,29 +37,27 @@ def logistic_data(seed: int, n: int = 200, d: int = 5) -> tuple[Tensor, Tensor]:
 def descended(
     x: Tensor,
     y: Tensor,
-    epsilon: float,
+    epsilon: float | Tensor,
     *,
     eta: float,
     steps: int,
     start: Tensor,
     batch: int = 0,
-    ends: int = 0,
 ) -> Tensor:
     """(steps + 1, d) weights of gradient descent on mean_i log(1 + exp(-y w.x + epsilon |w|_1)),
     the exact worst case.
 
-    batch: rows per step, 0 for all; ends: so many columns at the end are not attacked.
+    epsilon: of all columns, or (d,) of each; batch: rows per step, 0 for all.
     """
     w = start.clone()
     path = [start.clone()]
-    free = torch.ones_like(w)
-    free[len(w) - ends :] = 0
+    radius = epsilon * torch.ones_like(w)
     for t in range(steps):
         rows = torch.arange(batch) + t * batch if batch else torch.arange(len(x))
         xs = x[rows % len(x)]
         ys = y[rows % len(x)]
-        part = torch.sigmoid(-(ys * (xs @ w) - epsilon * (free * w).abs().sum()))
-        w = w - eta * (part[:, None] * (epsilon * free * w.sign() - ys[:, None] * xs)).mean(0)
+        part = torch.sigmoid(-(ys * (xs @ w) - (radius * w).abs().sum()))
+        w = w - eta * (part[:, None] * (radius * w.sign() - ys[:, None] * xs)).mean(0)
         path.append(w)
     return torch.stack(path)
 
@@ -69,6 +67,7 @@ def descended(
 
 @pytest.mark.parametrize("lam", [0.01, 0.1, 1.0, 7.0])
 def test_step_solves_its_problem(lam: float) -> None:
+    """Paper: krishna2024 Definition 1, Eq. 6."""
     w = gaussian(0, 5)
     x = gaussian(1, 9, 5)
     s = 1.0
@@ -107,6 +106,7 @@ def test_a_score_of_nought_is_never_reached() -> None:
 
 
 def test_printed_step_has_a_factor_too_many() -> None:
+    """Paper: krishna2024 Eq. 6."""
     w = gaussian(6, 5)
     m = gaussian(7, 9)
     for lam in (0.1, 1.0, 3.0):
@@ -127,6 +127,7 @@ def test_no_weights_no_step() -> None:
 @pytest.mark.parametrize("epsilon", [0.0, 0.02, 0.1, 0.3, 1.0])
 @pytest.mark.parametrize("seed", range(4))
 def test_lemma1_holds_at_every_step(seed: int, epsilon: float) -> None:
+    """Paper: krishna2024 Lemma 1, Eq. 5."""
     x, y = logistic_data(seed, 60, 3 + seed)
     x = x * 10 ** (seed - 1.0)
     start = gaussian(seed + 50, x.shape[1]) * (seed % 2)
@@ -141,6 +142,7 @@ def test_lemma1_holds_at_every_step(seed: int, epsilon: float) -> None:
 
 
 def test_lemma1_by_hand() -> None:
+    """Paper: krishna2024 Lemma 1, Eq. 5."""
     x = torch.tensor([[3.0, 4.0], [0.0, 1.0]], dtype=torch.float64)
     bound = bounds.lemma1(x, eta=0.5, steps=4, epsilon=0.1)
     assert float(bound.value) == pytest.approx(2 * (3 + 0.1 * math.sqrt(2)), rel=1e-14)
@@ -172,6 +174,7 @@ def test_lemma1_for_steps_on_parts_of_the_rows(epsilon: float) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_thousand_random_problems(seed: int) -> None:
+    """Paper: krishna2024 Theorem 1, Eq. 7."""
     n = 1000
     d = 2 + 3 * seed
     uniform = torch.rand(4, n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
@@ -326,6 +329,7 @@ def test_printed_theorem1_on_logistic_data(lam: float) -> None:
 
 
 def test_printed_theorem1_is_broken_where_it_says_something() -> None:
+    """Paper: krishna2024 Eq. 7."""
     x, y = logistic_data(3)
     eta = 0.1
     steps = 10
@@ -356,8 +360,10 @@ def test_bounds_with_an_intercept() -> None:
     steps = 100
     epsilon = 0.2
     s = 1.0
+    attacked = torch.ones(6).double()
+    attacked[-1] = 0
     paths = [
-        descended(ended, y, e, eta=eta, steps=steps, start=gaussian(6, 6), ends=1)
+        descended(ended, y, e * attacked, eta=eta, steps=steps, start=gaussian(6, 6))
         for e in (0.0, epsilon)
     ]
     for t in range(steps + 1):
@@ -376,6 +382,7 @@ def test_bounds_with_an_intercept() -> None:
 
 
 def test_theorem2_on_ntk_models() -> None:
+    """Paper: krishna2024 Theorem 2, Eq. 9."""
     x, y = logistic_data(11, 80, 4)
     net = fit_ntk(x, y, beta=1.0)
     other = fit_ntk(attacked(net, x, y, 0.2), y, beta=1.0)
@@ -412,6 +419,7 @@ def decoder(seed: int, *, ends: nn.Module) -> nn.Sequential:
     "ends", [nn.Identity(), nn.Sigmoid(), nn.Softmax(1), nn.LeakyReLU(3.0)], ids=repr
 )
 def test_theorem3_for_random_decoders(ends: nn.Module) -> None:
+    """Paper: krishna2024 Theorem 3, Eq. 11."""
     for seed in range(5):
         net = decoder(seed, ends=ends)
         x = gaussian(seed, 500, 7)
@@ -432,6 +440,7 @@ def test_theorem3_for_random_decoders(ends: nn.Module) -> None:
 
 
 def test_lipschitz_constants_by_hand() -> None:
+    """Paper: krishna2024 Definition 3, Eq. 10."""
     net = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Sigmoid(), nn.Linear(2, 1)).double()
     with torch.no_grad():
         net[0].weight.copy_(torch.tensor([[3.0, 0.0], [0.0, -5.0]]))
@@ -453,6 +462,7 @@ def test_lipschitz_constants_by_hand() -> None:
 @pytest.mark.parametrize("beta", [1e-3, 0.1, 10.0])
 @pytest.mark.parametrize("epsilon", [0.01, 0.3])
 def test_lemma2_always_holds(beta: float, epsilon: float) -> None:
+    """Paper: krishna2024 Lemma 2, Eq. 12."""
     for seed in range(3):
         x, y = logistic_data(seed, 50 + seed, 4)
         net = fit_ntk(x, y, beta=beta, append_one=False)
@@ -511,6 +521,7 @@ def test_theorem4_has_a_counterexample() -> None:
 
 
 def test_theorem4_is_neither_necessary_nor_sufficient() -> None:
+    """Paper: krishna2024 Theorem 4."""
     w = gaussian(0, 5)
     w_r = gaussian(1, 5)
     x = gaussian(2, 2000, 5)
@@ -526,6 +537,7 @@ def test_theorem4_is_neither_necessary_nor_sufficient() -> None:
 
 
 def test_theorem5_is_about_the_scores_of_both_models() -> None:
+    """Paper: krishna2024 Theorem 5."""
     x, y = logistic_data(4, 40, 3)
     net = fit_ntk(x, y, append_one=False)
     other = fit_ntk(attacked(net, x, y, 0.2), y, append_one=False)

@@ -78,7 +78,10 @@ def unit_case() -> tuple[dict[str, hf.Counterfactuals], ModelBank]:
 
 
 def test_unit_case() -> None:
-    """f1 = x[0] and f2 = x[2], answers flip the feature that their model reads."""
+    """f1 = x[0] and f2 = x[2], answers flip the feature that their model reads.
+
+    Paper: guo2023 Metric validity, Metric robust validity, Metric proximity.
+    """
     answers, bank = unit_case()
     some = cross_validity(answers, bank)
     assert some.names == ("one", "two")
@@ -235,7 +238,7 @@ def test_plain_arrays() -> None:
     for wrong in ([held[0]], [held[0], held[1][0]], [held[0], np.zeros((2, 0))]):
         with pytest.raises(SettingError, match="by its rows"):
             validity_matrix(wrong)
-    with pytest.raises(SettingError, match="no values"):
+    with pytest.raises(SettingError, match="empty list of values"):
         spread([])
 
 

@@ -61,6 +61,7 @@ class Bowls(nn.Module):
 
 
 def test_implausibility_by_hand() -> None:
+    """Paper: altmeyer2025 Definition 3.1, Metric implausibility."""
     x = torch.tensor([[0.0, 0.0], [1.0, 2.0]])
     data = torch.tensor([[1.0, 0.0], [0.0, 3.0], [2.0, 2.0]])
     # Distances 1, 3, 4 and 2, 2, 1.
@@ -124,6 +125,7 @@ def by_loops(a: Tensor, b: Tensor, length: float) -> float:
 
 @pytest.mark.parametrize("length", [0.7, 5.0])
 def test_mmd_is_its_formula(length: float) -> None:
+    """Paper: altmeyer2025 Metric MMD."""
     a = normal(6, 2)
     b = normal(5, 2, seed=1) + 1
     assert float(mmd(a, b, length=length)) == pytest.approx(by_loops(a, b, length), abs=1e-12)
@@ -131,6 +133,7 @@ def test_mmd_is_its_formula(length: float) -> None:
 
 @pytest.mark.parametrize("length", [1.0, 5.0])
 def test_mmd_of_two_gaussians_is_the_closed_form(length: float) -> None:
+    """Paper: altmeyer2025 Metric MMD."""
     # The difference of two draws is N(delta, 2 s^2 I), so the mean kernel is
     # (l^2 / (l^2 + 2 s^2))^(d/2) exp(-delta^2 / (2 (l^2 + 2 s^2))), with delta = 0 within a set.
     s = 0.8
@@ -226,6 +229,7 @@ def test_langevin_goes_where_the_energy_is_low() -> None:
 
 
 def test_unfaithfulness_is_the_distance_to_those_samples() -> None:
+    """Paper: altmeyer2025 Definition 3.1."""
     model = hf.Model.of(Bowls(), BOX)
     data = normal(300, 3).float()
     x = normal(7, 3, seed=2).float()
@@ -253,6 +257,7 @@ def test_unfaithfulness_is_the_distance_to_those_samples() -> None:
 
 
 def test_integrated_gradients_of_a_linear_model_are_weights_times_differences() -> None:
+    """Paper: altmeyer2025 Metric integrated gradients."""
     x = normal(5, 3)
     b = normal(3, seed=1)
     target = torch.tensor([0, 1, 2, 2, 1])

@@ -405,6 +405,7 @@ def test_prototypes_belong_to_what_the_model_predicts() -> None:
 
 
 def test_the_pull_is_the_gradient_of_both_terms() -> None:
+    """Paper: hoeltgen2021 Eq. 2."""
     net = drawn(MapAutoencoder, SIZE, 4)
     x = digits()[:5]
     proto = draw(8, 16)
@@ -522,21 +523,13 @@ def plainly(e: Prototype, net: ImageModel, x: Tensor, t: int) -> tuple[Tensor, i
 def guided() -> Prototype:
     """Weights at which both the hinge and the prototype matter, and some pairs fail in the first
     round."""
-    e = Prototype(
-        beta=0.005,
-        gamma=2.0,
-        theta=2.0,
-        c=3.0,
-        bisections=2,
-        steps=20,
-        lr=0.03,
-        k=3,
-        autoencoder=coder(),
-    )
+    weights: dict[str, Any] = {"beta": 0.005, "gamma": 2.0, "theta": 2.0, "c": 3.0}
+    e = Prototype(**weights, bisections=2, steps=20, lr=0.03, k=3, autoencoder=coder())
     return e.fit(model(), digits()[:1000])
 
 
 def test_the_search_is_that_of_the_paper() -> None:
+    """Paper: hoeltgen2021 Eq. 2, Baseline VLK."""
     x = digits()[1000:1002]
     net = model()
     e = guided()
@@ -678,6 +671,7 @@ def test_settings_of_both_methods_are_named() -> None:
 
 
 def test_the_gradient_of_revise_is_that_of_finite_differences() -> None:
+    """Paper: hoeltgen2021 Eq. 3."""
     net = linear(draw(3, 64), draw(3, seed=1))
     x = digits()[:4]
     wanted = torch.tensor([0, 1, 2, 0])
@@ -710,7 +704,10 @@ def test_the_gradient_of_revise_is_that_of_finite_differences() -> None:
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_revise_is_descent_until_the_class_is_met(optimizer: Any) -> None:
-    """The same steps by torch's own optimizers, one pair at a time."""
+    """The same steps by torch's own optimizers, one pair at a time.
+
+    Paper: hoeltgen2021 Baseline REVISE.
+    """
     x = digits()[1000:1003]
     net = model()
     step = {"sgd": 2e-3, "adam": 0.05}[optimizer]

@@ -84,6 +84,7 @@ def terms(x: Tensor, t: int, mean: Tensor, spread: Tensor) -> tuple[Tensor, Tens
 
 @pytest.mark.parametrize("mu", [1.0, 0.2, 5.0])
 def test_the_relative_gradient_by_its_formula(mu: float) -> None:
+    """Paper: hoeltgen2021 Eq. 5."""
     mean, spread, gaussians = drawn(K, D)
     model = linear(WEIGHT, BIAS)
     e = given(gaussians, model, mu=mu)
@@ -99,6 +100,7 @@ def test_the_relative_gradient_by_its_formula(mu: float) -> None:
 
 @pytest.mark.parametrize("lam", [0.0, 1.0, 1e4])
 def test_the_plain_gradient_by_its_formula(lam: float) -> None:
+    """Paper: hoeltgen2021 Eq. 4."""
     mean, spread, gaussians = drawn(K, D)
     model = linear(WEIGHT, BIAS)
     x = torch.rand(5, 1, 1, D, generator=torch.Generator().manual_seed(1))

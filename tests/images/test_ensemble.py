@@ -323,7 +323,10 @@ def test_members_must_fit_together() -> None:
 
 def test_gradient_of_mean_logits_and_verdict_of_mean_probabilities() -> None:
     """Linear members: g = mean(W)^T (softmax(mean z) - e_t), though the scores are the log of mean
-    probabilities."""
+    probabilities.
+
+    Paper: hoeltgen2021 Baseline Schut.
+    """
     x = torch.rand(4, 1, 2, 2, generator=torch.Generator().manual_seed(2))
     t = torch.tensor([0, 1, 2, 1])
     many = ImageEnsemble.of([ImageModel.of(Fixed(w), (1, 2, 2)) for w in W])

@@ -120,6 +120,7 @@ CASES: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("settings", CASES, ids=lambda s: " ".join(str(v) for v in s.values()))
 def test_equals_the_plain_loop(settings: dict[str, Any], fitted: Any) -> None:
+    """Paper: hoeltgen2021 Algorithm 1, Eq. 6."""
     model, x, target = asked(3)
     e = DeDUCE(max_iter=60, min_probability=0.6, **settings)
     e.density_ = fitted[0].density_
@@ -136,6 +137,7 @@ def test_equals_the_plain_loop(settings: dict[str, Any], fitted: Any) -> None:
 @pytest.mark.parametrize("limit", [None, 2])
 @pytest.mark.parametrize("lock", [False, True])
 def test_jsma_equals_the_plain_loop(limit: int | None, lock: bool) -> None:
+    """Paper: hoeltgen2021 Baseline JSMA."""
     model, x, target = asked(4)
     e = JSMA(max_iter=50, limit=limit, lock_at_bounds=lock, delta=0.3)
     cfs = e.explain(model, x, target)
@@ -164,6 +166,8 @@ def test_momentum_turns_signs_or_choices() -> None:
     """The gradient of the first pixel changes its sign: three ways to go on, worked out by hand.
 
     M_2 = g_2 + 0.6 g_1 = (-0.5, 0.45) + 0.6 (1, 0.5) = (0.1, 0.75).
+
+    Paper: hoeltgen2021 Eq. 6.
     """
     steps = [[1.0, 0.5], [-0.5, 0.45]]
     assert script(steps, [0.5, 0.5], max_iter=2) == ([0.5, 0.5], 2)  # down, and up again

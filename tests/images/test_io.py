@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import holdfast as hf
+from holdfast._core.parquet import write_sealed
 from holdfast.errors import FileError, SettingError
 from holdfast.images.io import read_images, read_mask, write_images
 from holdfast.images.result import ImageCounterfactuals
@@ -63,15 +64,15 @@ def test_a_parquet_file_holds_everything(
     st.lists(st.floats(-1e4, 1e4), min_size=3, max_size=3),
 )
 def test_every_bit_survives_a_file(values: list[float], scores: list[float]) -> None:
-    from holdfast.images.io import _from_arrow, _to_arrow, untyped
+    from holdfast.images.io import MARK, _from_arrow, _to_arrow, untyped
 
     cfs = replace(pairs_by_hand(), scores=torch.tensor([scores] * 4, dtype=torch.float64))
     cfs.x_cf[0] = torch.tensor(values).view(1, 3, 4)
     file = io.BytesIO()
-    table = _to_arrow(cfs)
+    table, contents = _to_arrow(cfs)
     untyped("pyarrow.parquet").write_table(table, file)
     table = untyped("pyarrow.parquet").read_table(file)
-    again = _from_arrow(table, json.loads(table.schema.metadata[b"holdfast-images"]))
+    again = _from_arrow(table, json.loads(json.dumps(contents[MARK])))
     assert again.x_cf.numpy().tobytes() == cfs.x_cf.numpy().tobytes()
     assert torch.equal(again.scores, cfs.scores)
 
@@ -148,10 +149,7 @@ def test_a_file_whose_text_was_changed_is_damaged(tmp_path: Path) -> None:
         {"run": {"method": 1}},
         {"size": None},
     ):
-        text = json.dumps(content | change).encode()
-        pq.write_table(
-            table.replace_schema_metadata({b"holdfast-images": text}), tmp_path / "bad.parquet"
-        )
+        write_sealed(tmp_path / "bad.parquet", table, {b"holdfast-images": content | change})
         with pytest.raises(FileError, match="is damaged"):
             ImageCounterfactuals.load(tmp_path / "bad.parquet")
 

@@ -40,6 +40,7 @@ def digits() -> Tensor:
     ],
 )
 def test_auroc_by_hand(inside: list[float], outside: list[float], area: float) -> None:
+    """Paper: hoeltgen2021 Metric AUROC."""
     assert auroc(inside, outside) == pytest.approx(area)
     assert auroc(inside, outside, higher_means_outside=False) == pytest.approx(1 - area)
 
@@ -75,7 +76,18 @@ def answers() -> ImageCounterfactuals:
     run = Run("made up", "", "", 0, 0.0, "", "", "", "")
     goal = BoundTarget(torch.ones(4, dtype=torch.int64), 1.0, 0.0, False, 2)
     return ImageCounterfactuals(
-        x, x_cf, torch.zeros(4, 2), goal, codes, [""] * 4, zeros, zeros, zeros, 0, (0, 1), run
+        x=x,
+        x_cf=x_cf,
+        scores=torch.zeros(4, 2),
+        goal=goal,
+        status_codes=codes,
+        reasons=[""] * 4,
+        source=zeros,
+        own=zeros,
+        iterations=zeros,
+        passes=0,
+        classes=(0, 1),
+        run=run,
     )
 
 

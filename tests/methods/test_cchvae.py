@@ -48,6 +48,7 @@ def test_defaults_are_those_of_the_benchmark() -> None:
 def test_the_nearest_hit_of_the_first_ring_that_has_one(
     p: Any, norm: Any, model: hf.Model, net: TableAutoencoder, asked: torch.Tensor
 ) -> None:
+    """Paper: krishna2024 Eq. 3."""
     e = CCHVAE(step=0.3, rings=12, samples=50, p=p, norm=norm, autoencoder=net).fit(model, asked)
     cfs = e.explain(model, asked, 1, seed=5)
     assert cfs.found.sum() > 5

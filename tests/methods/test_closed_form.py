@@ -39,6 +39,7 @@ def problem(seed: int, low: float = -math.inf, high: float = math.inf, d: int = 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_min_cost_l2_is_the_perpendicular(seed: int) -> None:
+    """Paper: black2022 Baseline Min-Cost l1 / l2."""
     w, b, x, model = problem(seed)
     cfs = hf.MinCost(norm=2).explain(model, x, "yes")
     true = (x @ w + b).abs() / w.norm()  # distance to the plane w.x + b = 0
@@ -67,6 +68,7 @@ def knapsack(
 @pytest.mark.parametrize("bounded", [False, True])
 @pytest.mark.parametrize("seed", range(3))
 def test_min_cost_l1_is_the_knapsack(seed: int, bounded: bool) -> None:
+    """Paper: black2022 Baseline Min-Cost l1 / l2."""
     low, high = (0.0, 1.0) if bounded else (-math.inf, math.inf)
     w, b, x, model = problem(seed, low, high)
     cfs = hf.MinCost(norm=1).explain(model, x, "yes")
@@ -118,7 +120,10 @@ def test_min_cost_negative_coordinates_do_not_snap_unless_legacy() -> None:
 
 @pytest.mark.parametrize("lam", [0.05, 0.5, 2.0])
 def test_scfe_matches_its_closed_form(lam: float) -> None:
-    """zeta = m w / (lam + |w|^2) with m = s - f(x); the printed form has a factor lam too many."""
+    """zeta = m w / (lam + |w|^2) with m = s - f(x); the printed form has a factor lam too many.
+
+    Paper: krishna2024 Eq. 2.
+    """
     w, b, x, model = problem(1)
     s = 3.0
     cfs = hf.Descent.scfe(lam=lam, score=s).explain(model, x, "yes")
@@ -137,6 +142,7 @@ def test_scfe_with_score_zero_never_crosses() -> None:
 
 
 def test_min_epsilon_pgd_returns_the_first_rung_that_reaches() -> None:
+    """Paper: black2022 Baseline Min-Cost eps-PGD."""
     w, b, x, model = problem(2)
     cfs = hf.MinEpsilonPGD(radius=1.0, radii=10, steps=60).explain(model, x, "yes")
     distance = (x @ w + b).abs() / w.norm()
@@ -166,7 +172,10 @@ def test_growing_spheres_approaches_the_plane() -> None:
 
 def test_min_cost_against_the_exact_optimum_of_a_relu_network() -> None:
     """20 rows of a 23-16-8-2 network in the unit box: within 15 % of the true optimum on average,
-    never below."""
+    never below.
+
+    Paper: black2022 Definition 1.
+    """
     g = torch.Generator().manual_seed(0)
     x = torch.rand(800, 23, generator=g)
     teacher = torch.tanh(4 * (x - 0.5) @ torch.randn(23, 6, generator=g)) @ torch.randn(

@@ -119,6 +119,7 @@ def plain_search(
     "settings", [{}, {"energy": 20.0, "lam": 0.05}, {"conformal": 2.0, "alpha": 0.3}]
 )
 def test_answers_are_those_of_a_plain_loop(k: int, settings: dict[str, Any]) -> None:
+    """Paper: altmeyer2025 Generator ECCo."""
     net = seeded(mlp(D, (32,), k), 7).double()
     model = hf.Model.of(net, hf.Schema.box(D, -2, 2))
     x = points(40, seed=1).double().clamp(-2, 2)
@@ -135,6 +136,7 @@ def test_answers_are_those_of_a_plain_loop(k: int, settings: dict[str, Any]) -> 
 
 
 def test_without_energy_it_is_generic() -> None:
+    """Paper: altmeyer2025 Generator Generic."""
     model = hf.Model.of(seeded(mlp(D, (8,), 2), 3), WIDE)
     x = points(50)
     ours = hf.ECCCo(energy=0.0, tau=0.5, steps=300).explain(model, x)

@@ -199,7 +199,10 @@ def test_all_rows_are_tried_in_the_same_directions() -> None:
 
 @pytest.mark.parametrize("variant", ["original", "carla"])
 def test_the_plane_is_approached_and_never_passed(variant: Any) -> None:
-    """|x' - x| >= |f(x)| / |w|, nearer to it with more samples, in whatever rings."""
+    """|x' - x| >= |f(x)| / |w|, nearer to it with more samples, in whatever rings.
+
+    Paper: krishna2024 Eq. 4.
+    """
     w = points(1, 3, seed=1)[0]
     model = plane(w, -2.0)
     x = points(30, 3)
@@ -220,6 +223,7 @@ def test_the_plane_is_approached_and_never_passed(variant: Any) -> None:
 
 
 def test_sparsifying_keeps_the_outcome_and_frees_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Paper: krishna2024 Eq. 4."""
     model = hf.Model.of(seeded(mlp(D, (8,), 2), 3), hf.Schema.box(D))
     x = points(60)
     e = hf.GrowingSpheres(samples=100)

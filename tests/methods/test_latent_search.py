@@ -52,6 +52,7 @@ def linear(w: list[float], b: float = 0.0) -> hf.Model:
 
 
 def test_points_are_drawn_on_spheres_of_uniform_radius() -> None:
+    """Paper: black2022 Baseline Pawelczyk."""
     model = linear([1.0] * D)
     x = points(N)
     with model.eval_mode():
@@ -81,6 +82,7 @@ def test_the_reconstruction_is_the_answer_where_it_succeeds() -> None:
 
 
 def test_the_nearest_success_is_taken() -> None:
+    """Paper: black2022 Baseline Pawelczyk."""
     model = hf.Model.of(seeded(mlp(D, (8,), 2), 3), BOX)
     x = points(40)
     x = x[model(x).argmax(1) == 0]

@@ -21,6 +21,7 @@ def model_of(k: int, seed: int = 2) -> hf.Model:
 
 
 def test_the_answer_is_a_data_row_of_the_wanted_class() -> None:
+    """Paper: altmeyer2025 Generator Omni."""
     model = model_of(3)
     data = points(200, 1)
     x = points(60)

@@ -46,6 +46,7 @@ def brute(
 
 @pytest.mark.parametrize("k", [1, 5, 20])
 def test_the_prototype_is_the_one_of_brute_force(three: hf.Model, k: int) -> None:
+    """Paper: black2022 Baseline Looveren."""
     data = points(150)
     x = points(N, 1)
     labels = labels_of(three, data)

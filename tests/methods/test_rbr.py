@@ -41,6 +41,7 @@ def refused(model: hf.Model, n: int) -> Tensor:
 
 @pytest.mark.parametrize(("e", "s", "p"), SETTINGS)
 def test_inner_problems_are_those_of_brute_force(e: float, s: float, p: int) -> None:
+    """Paper: guo2023 Baseline RBR."""
     side = torch.linspace(0, 1, 301).double()
     a, b = torch.cartesian_prod(side, side).unbind(1)
     inside = a.square() + b.square() <= 1 + 1e-12

@@ -45,6 +45,7 @@ def test_without_a_manifold_it_is_descent(norm: Any) -> None:
 
 @pytest.mark.parametrize("norm", [1, 2])
 def test_the_first_step_follows_the_gradient_of_the_objective(norm: Any) -> None:
+    """Paper: altmeyer2025 Generator REVISE."""
     table = mixed_table(100)
     schema = mixed_schema(table, rules=[], max_changes=0)
     model = hf.Model.of(seeded(mlp(schema.width, (16,), 2)), schema)

@@ -59,6 +59,7 @@ def refused(n: int = 40) -> Tensor:
 def test_the_worst_shift_is_the_optimum_of_the_linear_program_and_of_all_corners(
     target: int,
 ) -> None:
+    """Paper: krishna2024 Baseline ROAR."""
     z = points(20).double()
     delta = 0.3
     z[0, 1] = 0.0
@@ -315,6 +316,7 @@ def test_planes_of_a_line_are_the_line() -> None:
 
 
 def test_roar_lime_is_set_as_in_the_paper() -> None:
+    """Paper: guo2023 Baseline ROAR-LIME."""
     e = hf.ROAR.lime()
     assert (e.samples, e.noise, e.kernel, e.ridge, e.intercept) == (5000, 0.1, 0.75, 1.0, False)
     assert (e.optimizer, e.lr, e.steps, e.lam, e.distance, e.delta) == (

@@ -144,7 +144,10 @@ def test_sum_against_the_closed_form_of_the_integral(
     a: float, b: float, by_hand: bool, outputs: int, y: int
 ) -> None:
     """Right end points: the sum is above the integral by (s(1) - s(0)) / 2n. t = 0, or spacing 1 /
-    (n - 1), fails."""
+    (n - 1), fails.
+
+    Paper: black2022 Definition 5.
+    """
     one = torch.tensor([1.0], dtype=torch.float64)
     module = straight(a * one, b, outputs, by_hand)
     model = wrapped(module)
@@ -178,6 +181,7 @@ def test_points_start_at_one_step_and_end_at_the_row() -> None:
 
 @pytest.mark.parametrize("by_hand", [False, True])
 def test_baseline_and_end_weight_against_the_definition(by_hand: bool) -> None:
+    """Paper: black2022 Eq. 5."""
     module = network(3)
     model = wrapped(module if by_hand else Opaque(module))
     z = gaussian(1, 6, 5)
@@ -371,6 +375,7 @@ def test_one_logit_and_two_logits_give_the_same_answers() -> None:
 def test_ball_class_box_and_objective(
     target: str | None, outputs: int, keep, noise: float, dtype
 ) -> None:
+    """Paper: black2022 Definition 5."""
     model = wrapped(network(outputs, 1, dtype=dtype), -2.5, 2.5)
     x = asked(model, target or "yes", 24)
     given = PGD.explain(model, x, target)

@@ -44,6 +44,7 @@ def by_torch(z: Tensor, y: Tensor, k: int, jitter: float) -> list[MultivariateNo
 
 
 def test_equals_the_gaussians_of_torch() -> None:
+    """Paper: hoeltgen2021 Section 2.2 DDU."""
     z, y = cloud()
     g = Gaussians.of(z, y, 3)
     exact = torch.stack([p.log_prob(z.double()) for p in by_torch(z, y, 3, g.jitter)], 1)

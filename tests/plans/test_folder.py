@@ -319,7 +319,7 @@ def test_a_bank_is_the_one_that_was_saved(folder: Path, tmp_path: Path) -> None:
     audit = next(folder.glob("audit-*"))
     for strange in (next(other.glob("audit-*")), next(folder.glob("calibration-*"))):
         shutil.copy(strange, audit)
-        with pytest.raises(FileError, match="it is another bank than the one that was saved"):
+        with pytest.raises(FileError, match="it is not the bank that was saved"):
             _ = hf.Recourse.load(folder).bank
     split = recourse().bank
     for parts in (

@@ -151,6 +151,7 @@ def test_several_families_are_those_of_each() -> None:
 
 
 def test_seed_changes_weights_and_not_the_order() -> None:
+    """Paper: black2022 Retraining RS."""
     plan = plan_of("seed", range(3))
     assert len(set(plan.weights) | {7}) == 4
     assert set(plan.order) == {7}
@@ -170,6 +171,7 @@ def test_seed_changes_weights_and_not_the_order() -> None:
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_leave_one_out_never_sees_its_row(name: str) -> None:
+    """Paper: black2022 Retraining LOO."""
     pool = [50, 3, 17]
     made = tensors(bank(RECIPES[name], families={"leave_one_out": 3}, pool=pool))
     for i, row in enumerate(pool):
@@ -304,7 +306,7 @@ def test_label_noise_turns_two_in_a_hundred_into_other_classes() -> None:
 
 def test_history_is_retrained_on_older_windows() -> None:
     years = 2000 + np.arange(N) % 5
-    run = BaseRun.of(RECIPE, X, Y, SCHEMA, [0, 1, 2], 7, None, years, 2)
+    run = BaseRun.of(RECIPE, X, Y, SCHEMA, [0, 1, 2], 7, time=years, window=2)
     assert run.in_use().X.equals(X[years >= 2003])
     parts = family("history")(run, range(6))
     assert [len(part) for part in parts] == [2, 2, 2]
@@ -321,7 +323,7 @@ def test_history_is_retrained_on_older_windows() -> None:
         assert part.weights == part.order
     assert len({seed for part in parts for seed in part.weights}) == 6
     # Without a window: all that there was so far.
-    grown = family("history")(BaseRun.of(RECIPE, X, Y, SCHEMA, [0, 1, 2], 7, None, years), range(3))
+    grown = family("history")(BaseRun.of(RECIPE, X, Y, SCHEMA, [0, 1, 2], 7, time=years), range(3))
     assert [part.kept[0].tolist() for part in grown] == [
         (years < end).tolist() for end in (2004, 2003, 2002)
     ]
@@ -693,7 +695,7 @@ def test_files_that_are_no_bank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         whole[: len(whole) // 2],
     ):
         bad.write_bytes(part)
-        with pytest.raises(FileError, match="no readable bank"):
+        with pytest.raises(FileError, match="not a readable bank"):
             ModelBank.load(bad)
     bad.write_bytes(pickle.dumps(Bomb()))
     with pytest.raises(FileError):
@@ -746,7 +748,7 @@ def test_files_that_contradict_themselves(tmp_path: Path) -> None:
         lambda c: c.update(recipe={"strange": 1}),
         lambda c: c["groups"].append(c["groups"][0]),
     ):
-        with pytest.raises(FileError, match="no readable bank"):
+        with pytest.raises(FileError, match="not a readable bank"):
             ModelBank.load(written(change))
     for name in kept:
         with pytest.raises(FileError, match="does not fit its architecture"):

@@ -1,8 +1,13 @@
 """Models that were made before: read, never made again, whatever happened in between."""
 
+import errno
+import os
 import signal
 import subprocess
 import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +23,13 @@ from torch import nn
 from xgboost import XGBClassifier
 
 import holdfast as hf
+from holdfast._core import files
 from holdfast.errors import FileError
 from holdfast.retraining import cache
 from holdfast.retraining.bank import ModelBank
 from holdfast.retraining.base_run import BaseRun
 from holdfast.retraining.recipe import Recipe
+from support.faulty_files import Faults
 
 torch.set_num_threads(1)
 RNG = np.random.default_rng(2)
@@ -151,7 +158,9 @@ def test_damaged_files_are_made_again(kind: str, tmp_path: Path, fitted: list[in
         same(again, first)
         # a zip file knows when it was written
         assert path.read_bytes() == whole or kind == "forest"
-        assert [p.name for p in path.parent.iterdir()] == [path.name]
+        aside = path.with_suffix(".damaged")
+        assert {*path.parent.iterdir()} == {path, aside}
+        assert aside.read_bytes() == damaged
 
 
 def test_parts_are_kept_as_they_are_made(
@@ -207,6 +216,76 @@ def test_models_that_cannot_be_kept_are_made_each_time(tmp_path: Path, fitted: l
             made(own, tmp_path, {"retrain": 2})
     assert fitted == [2, 2]
     assert not list(tmp_path.glob("*/*"))
+
+
+def of_nested_json(path: Path) -> None:
+    header = b'{"__metadata__":{"holdfast_bank":"' + b"[" * 100_000 + b'"}}'
+    path.write_bytes(len(header).to_bytes(8, "little") + header)
+
+
+def of_networks(path: Path) -> None:
+    """Whole, and under the origin of the forest that is asked for."""
+    bank = made(KINDS["network"], None, {"retrain": 1})
+    forest = made(KINDS["forest"], None, {"retrain": 1})
+    group = replace(bank.groups[0], origins=tuple(forest.origins()))
+    replace(bank, groups=(group,), recipe=None).save(path)
+
+
+STRANGE: dict[str, Callable[[Path], object]] = {
+    "nested": of_nested_json,
+    "networks": of_networks,
+    "folder": lambda path: path.mkdir(),
+    "pipe": os.mkfifo,
+}
+
+
+@pytest.mark.parametrize("what", STRANGE)
+def test_what_is_none_of_its_files_is_set_aside(
+    what: str, tmp_path: Path, fitted: list[int]
+) -> None:
+    first = made(KINDS["forest"], tmp_path, {"retrain": 1})
+    (path,) = tmp_path.glob("*/*.safetensors")
+    path.unlink()
+    STRANGE[what](path)
+    fitted.clear()
+    with pytest.warns(UserWarning, match="is damaged, so its models are made again"):
+        again = made(KINDS["forest"], tmp_path, {"retrain": 1})
+    assert fitted == [1]
+    same(first, again)
+    assert path.is_file()
+    assert path.with_suffix(".damaged").exists()
+
+
+def test_anothers_file_is_left_and_a_full_disk_ends_nothing(
+    tmp_path: Path, fitted: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = made(KINDS["forest"], tmp_path, {"retrain": 2})
+    (path,) = tmp_path.glob("*/*.safetensors")
+    whole = path.read_bytes()
+    fitted.clear()
+
+    class Others:  # stands in for `os`: a process that may not read files
+        def __getattr__(self, name: str) -> Any:
+            return getattr(os, name)
+
+        def open(self, *_: Any) -> int:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cache, "os", Others())
+        patch.setattr(files, "os", Faults(1))
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            again = made(KINDS["forest"], tmp_path, {"retrain": 2})
+    words = [str(warning.message) for warning in told]
+    assert any(
+        "cannot be read, so its models are made again: Permission denied" in w for w in words
+    )
+    assert any("the cache cannot keep these models: " in w and "No space left" in w for w in words)
+    same(first, again)
+    assert fitted == [2]
+    assert path.read_bytes() == whole
+    assert [*path.parent.iterdir()] == [path]
 
 
 def test_a_folder_that_is_none(tmp_path: Path) -> None:

@@ -217,7 +217,7 @@ def test_cut_off_files(whole: Path, tmp_path: Path) -> None:
     bad = tmp_path / "bad"
     for size in (0, 7, 100, len(data) // 3, len(data) - 1):
         bad.write_bytes(data[:size])
-        with pytest.raises(FileError, match="no readable bank"):
+        with pytest.raises(FileError, match="not a readable bank"):
             ModelBank.load(bad)
 
 
@@ -244,7 +244,7 @@ def test_cut_off_files(whole: Path, tmp_path: Path) -> None:
 def test_files_that_contradict_themselves(whole: Path, tmp_path: Path, change: Change) -> None:
     content = content_of(whole)
     change(content)
-    with pytest.raises(FileError, match="no readable bank"):
+    with pytest.raises(FileError, match="not a readable bank"):
         ModelBank.load(written(tmp_path / "bad", load_file(whole), content))
 
 
@@ -268,7 +268,7 @@ def test_models_that_were_swapped_or_damaged(whole: Path, tmp_path: Path) -> Non
         {"0/0/pickle": tensors[xgb].clone()},
         {"0/0/lightgbm": tensors[lgbm].clone()},
     ):
-        with pytest.raises(FileError, match="no readable bank"):
+        with pytest.raises(FileError, match="not a readable bank"):
             ModelBank.load(written(tmp_path / "bad", tensors | changed, content))
     broken = tensors[forest].clone()
     broken[-1] ^= 1
@@ -277,7 +277,7 @@ def test_models_that_were_swapped_or_damaged(whole: Path, tmp_path: Path) -> Non
             written(tmp_path / "bad", tensors | {forest: broken}, content, content["digest"])
         )
     for name in tensors:
-        with pytest.raises(FileError, match="no readable bank"):
+        with pytest.raises(FileError, match="not a readable bank"):
             ModelBank.load(
                 written(tmp_path / "bad", {k: v for k, v in tensors.items() if k != name}, content)
             )
@@ -295,7 +295,7 @@ def test_a_type_that_is_not_on_the_list_is_never_made(tmp_path: Path, whole: Pat
     data = skops.io.dumps(piped(LogisticRegression()).fit(X, Y).set_params(memory=None))
     evil = data.replace(b"sklearn.linear_model._logistic", b"holdfast.linear_model._logisti")
     tensors["1/0/skops"] = torch.frombuffer(bytearray(evil), dtype=torch.uint8)
-    with pytest.raises(FileError, match="no readable bank"):
+    with pytest.raises(FileError, match="not a readable bank"):
         ModelBank.load(written(tmp_path / "bad", tensors, content))
     (tmp_path / "bad").write_bytes(__import__("pickle").dumps(Bomb()))
     with pytest.raises(FileError):

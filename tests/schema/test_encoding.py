@@ -174,6 +174,7 @@ def test_one_step_by_hand() -> None:
 
 
 def test_vanilla_has_the_settings_of_the_paper_and_changes_the_category() -> None:
+    """Paper: guo2023 Baseline VanillaCF."""
     vanilla = hf.Descent.vanilla()
     assert (vanilla.relax, vanilla.optimizer, vanilla.lr, vanilla.steps) == (
         "softmax",

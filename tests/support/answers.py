@@ -38,16 +38,16 @@ def made(
     lead = torch.zeros(n, classes, dtype=torch.float64)
     lead[:, -1] = torch.tensor(scores or [1.0] * n, dtype=torch.float64)
     return Counterfactuals(
-        before,
-        after,
-        schema.encode(before, torch.float64),
-        schema.encode(after, torch.float64),
-        lead,
-        BoundTarget(torch.full((n,), classes - 1), 1.0, 0.0, False, classes),
-        np.array(codes or [Status.FOUND] * n, dtype=np.int64),
-        reasons or [""] * n,
-        np.array(source if source is not None else range(n), dtype=np.int64),
-        schema,
-        tuple(range(classes)),
-        run,
+        before=before,
+        after=after,
+        x=schema.encode(before, torch.float64),
+        x_cf=schema.encode(after, torch.float64),
+        scores=lead,
+        goal=BoundTarget(torch.full((n,), classes - 1), 1.0, 0.0, False, classes),
+        status_codes=np.array(codes or [Status.FOUND] * n, dtype=np.int64),
+        reasons=reasons or [""] * n,
+        source=np.array(source if source is not None else range(n), dtype=np.int64),
+        schema=schema,
+        classes=tuple(range(classes)),
+        run=run,
     )

@@ -1,12 +1,14 @@
 """Four answers whose metrics can be worked out by hand."""
 
-import numpy as np
+from dataclasses import replace
+
 import pandas as pd
 import torch
 
 import holdfast as hf
 from holdfast.counterfactuals import Counterfactuals, Run
-from holdfast.target import BoundTarget, Status
+from holdfast.target import Status
+from support.answers import made
 
 SCHEMA = hf.Schema(
     (
@@ -36,21 +38,6 @@ def four_answers() -> Counterfactuals:
     already met."""
     scores = torch.tensor([[0.0, 2.0], [0.0, 1.0], [1.0, 0.0], [0.0, 3.0]])
     run = Run("Test", "Test()", "yes", 0, 0.5, "m", "s", "0", "now")
-    codes = np.array([Status.FOUND, Status.FOUND, Status.NOT_FOUND, Status.ALREADY_MET])
-    goal = BoundTarget(torch.ones(4, dtype=torch.int64), 1.0, 0.0, False, 2)
-    x = SCHEMA.encode(BEFORE)
-    z = SCHEMA.encode(AFTER)
-    return Counterfactuals(
-        BEFORE,
-        AFTER,
-        x,
-        z,
-        scores,
-        goal,
-        codes,
-        ["", "", "no", "met"],
-        np.arange(4),
-        SCHEMA,
-        ("no", "yes"),
-        run,
-    )
+    codes = [Status.FOUND, Status.FOUND, Status.NOT_FOUND, Status.ALREADY_MET]
+    answers = made(SCHEMA, BEFORE, AFTER, codes=codes, reasons=["", "", "no", "met"], run=run)
+    return replace(answers, scores=scores, classes=("no", "yes"))

@@ -167,7 +167,17 @@ def pairs_by_hand(
         "the best attempt has probability 0.30; wait",
         "",
     ]
-    numbers = np.array([0, 0, 1, 1]), np.array([0, 0, 2, 0]), np.array([5, 0, 700, 2])
     return ImageCounterfactuals(
-        x, x_cf, p.log(), goal, np.array(codes), reasons, *numbers, 123, classes, RUN
+        x=x,
+        x_cf=x_cf,
+        scores=p.log(),
+        goal=goal,
+        status_codes=np.array(codes),
+        reasons=reasons,
+        source=np.array([0, 0, 1, 1]),
+        own=np.array([0, 0, 2, 0]),
+        iterations=np.array([5, 0, 700, 2]),
+        passes=123,
+        classes=classes,
+        run=RUN,
     )

@@ -28,6 +28,14 @@ from holdfast.registry import METHODS
 from holdfast.schema.verify import blocked
 from support.tables import mixed_schema, mixed_table, seeded
 
+SHORT_TRAINING: dict[str, Any] = {"epochs": 30, "batch_size": 64, "lr": 0.01, "reachable": True}
+
+
+def small_survival_search(**settings: Any) -> hf.SurvivalSearch:
+    """A search with few steps, of few models."""
+    return hf.SurvivalSearch(steps=10, bisections=2, depth=2, **settings)
+
+
 EXPLAINERS: dict[str, Callable[[], hf.Explainer]] = {
     "descent": lambda: hf.Descent(steps=60, restarts=2),
     "wachter": lambda: hf.Descent.wachter(steps=60, restarts=2, lr=0.05),
@@ -69,35 +77,16 @@ EXPLAINERS: dict[str, Callable[[], hf.Explainer]] = {
     "prototype": lambda: hf.Prototype(k=3, steps=20, bisections=3),
     "roar": lambda: hf.ROAR(samples=60, noise=0.4, steps=60, lr=0.1, restarts=4),
     "roar lime": lambda: hf.ROAR.lime(samples=60, noise=0.4, lam=0.01),
-    "survival-search": lambda: hf.SurvivalSearch(
-        safety=1.0, models=4, steps=10, bisections=2, beam=2, depth=2, thresholds=4
-    ),
-    "survival-search several": lambda: hf.SurvivalSearch(
-        safety=(0.5, 2.0),
-        norm="l1",
-        models=3,
-        steps=10,
-        bisections=2,
-        beam=1,
-        depth=2,
-        thresholds=3,
+    "survival-search": lambda: small_survival_search(safety=1.0, models=4, beam=2, thresholds=4),
+    "survival-search several": lambda: small_survival_search(
+        safety=(0.5, 2.0), norm="l1", models=3, beam=1, thresholds=3
     ),
     "learned-recourse": lambda: counternet().recourse_,
     "rbr": lambda: hf.RBR(neighbors=10, scan=16, samples=20, steps=30, delta_plus=1.0),
     "cf-model": lambda: hf.CFModel(
-        hidden=(32, 16),
-        dropout=0.0,
-        l2=1.0,
-        l3=0.02,
-        condition_on_target=True,
-        epochs=30,
-        batch_size=64,
-        lr=0.01,
-        reachable=True,
+        hidden=(32, 16), dropout=0.0, l2=1.0, l3=0.02, condition_on_target=True, **SHORT_TRAINING
     ),
-    "vae-cf": lambda: hf.VAECF(
-        samples=4, reg=2.0, margin=2.0, epochs=30, batch_size=64, lr=0.01, reachable=True
-    ),
+    "vae-cf": lambda: hf.VAECF(samples=4, reg=2.0, margin=2.0, **SHORT_TRAINING),
     "stable-neighbor-search": lambda: hf.StableNeighborSearch(
         start=hf.MinCost(norm=2, steps=15, bisections=3, linearise=8, polish=8),
         steps=20,
@@ -200,16 +189,8 @@ def _callable(frame: pd.DataFrame) -> np.ndarray:
 def counternet() -> hf.CounterNet:
     """A network that learns prediction and recourse at once, on an outcome that a person can do
     something about."""
-    net = hf.CounterNet(
-        encoder=(16,),
-        predictor=(8,),
-        generator=(16,),
-        dropout=0.1,
-        epochs=60,
-        lr=0.01,
-        l2=2.0,
-        l3=0.1,
-    )
+    widths: dict[str, Any] = {"encoder": (16,), "predictor": (8,), "generator": (16,)}
+    net = hf.CounterNet(**widths, dropout=0.1, epochs=60, lr=0.01, l2=2.0, l3=0.1)
     return net.fit(TABLE, OUTCOME, SCHEMA)
 
 

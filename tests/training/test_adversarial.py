@@ -55,6 +55,7 @@ def some(models: int = 3, n: int = 11, d: int = 5, classes: int = 2) -> tuple[Te
 def test_the_worst_row_of_a_linear_score_is_that_of_all_corners_and_of_the_closed_form(
     outputs: int,
 ) -> None:
+    """Paper: krishna2024 Eq. 14 to 16."""
     stack = linear(outputs)
     x, y = some()
     eps = 0.17
@@ -79,6 +80,7 @@ def test_the_worst_row_of_a_linear_score_is_that_of_all_corners_and_of_the_close
 
 
 def test_the_gradient_of_linear_adversarial_training_is_the_closed_one() -> None:
+    """Paper: krishna2024 Eq. 1."""
     stack = linear(1, models=1)
     x, y = some(1)
     eps = 0.2

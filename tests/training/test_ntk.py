@@ -47,6 +47,7 @@ def slopes(f: object, x: Tensor, h: float) -> Tensor:
 
 
 def test_values_by_hand() -> None:
+    """Paper: krishna2024 Definition 2, Eq. 8."""
     x = torch.tensor(
         [[3.0, 4.0], [-4.0, 3.0], [-6.0, -8.0], [0.0, 0.0], [1.0, 0.0]], dtype=torch.float64
     )
@@ -74,7 +75,10 @@ def test_symmetric_and_positive(append_one: bool) -> None:
 
 
 def test_kernel_is_a_share_of_random_directions() -> None:
-    """x.x' Pr(g.x > 0 and g.x' > 0), within four standard errors."""
+    """x.x' Pr(g.x > 0 and g.x' > 0), within four standard errors.
+
+    Paper: krishna2024 Definition 2.
+    """
     a = gaussian(2, 6, 4)
     b = 3 * gaussian(3, 5, 4)
     draws = 400_000

@@ -8,6 +8,7 @@ reaches a share s is the same as P(X >= k) <= 1 - c for X binomial with n and s:
 that is seen in at most 1 - c of all samples.
 """
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,8 @@ def models_needed(hold: float = 0.95, confidence: float = 0.95) -> int:
 
 def check_share(name: str, value: float) -> None:
     """An error unless a share lies between 0 and 1."""
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise SettingError(f"{name} must be a number between 0 and 1, got {value!r}")
     if not 0 < value < 1:
         raise SettingError(f"{name} must lie between 0 and 1, got {value}")
 

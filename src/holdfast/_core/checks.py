@@ -40,6 +40,14 @@ def optional(module: str, extra: str) -> Any:
         ) from error
 
 
+def trained_part(owner: object, name: str, call: str) -> Any:
+    """What training leaves in an attribute of this name, or an error that says what to call
+    first."""
+    if not hasattr(owner, name):
+        raise SettingError(f"this {type(owner).__name__} has not been fitted; call {call} first")
+    return getattr(owner, name)
+
+
 def require_integer(name: str, value: object, least: int = 1) -> None:
     """Raise a `SettingError` unless a setting is an integer of at least `least`."""
     if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < least:

@@ -78,7 +78,10 @@ def place_of(path: str | Path) -> Path:
         raise FileError(f"{start}: {getattr(error, 'strerror', None) or error}") from None
     if mode is None:
         if not place.parent.is_dir():
-            raise FileError(f"{start}: there is no directory {str(place.parent)!r}")
+            # in the words of the caller, unless a link leads elsewhere
+            named = Path(path).parent
+            missing = place.parent if named.is_dir() else named
+            raise FileError(f"{start}: there is no directory {str(missing)!r}")
         return place
     if stat.S_ISDIR(mode):
         raise FileError(f"{start}: it is a directory")

@@ -1,5 +1,6 @@
 """What every result can do: the verbs are the same for all."""
 
+import io
 import json
 from pathlib import Path
 from typing import Any, Protocol, Self, cast, runtime_checkable
@@ -7,8 +8,7 @@ from typing import Any, Protocol, Self, cast, runtime_checkable
 import numpy as np
 import pandas as pd
 
-from holdfast._core.files import write_whole
-from holdfast.errors import FileError
+from holdfast._core.files import whole_file, write_whole
 
 
 @runtime_checkable
@@ -57,12 +57,16 @@ def as_json(content: dict[str, Any], path: str | Path | None = None) -> str:
     """Plain values as JSON, written to a file where there is one to write to."""
     text = json.dumps(content, indent=1, ensure_ascii=False, default=plain_value)
     if path is not None:
-        try:
-            write_whole(Path(path), (text + "\n").encode())
-        except OSError as error:
-            reason = error.strerror or error
-            raise FileError(f"cannot write {str(path)!r}: {reason}") from None
+        write_whole(path, (text + "\n").encode())
     return text
+
+
+def write_csv(table: pd.DataFrame, path: str | Path, *, index: bool = True) -> None:
+    """A table as a CSV file, whole or absent; every digit is kept."""
+    with whole_file(path) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        table.to_csv(text, index=index)
+        text.detach()
 
 
 def plain_value(value: Any) -> Any:

@@ -24,6 +24,7 @@ import pandas as pd
 
 from holdfast._core.binomial import exact_interval, lower_bound, models_needed
 from holdfast._core.checks import did_you_mean
+from holdfast._core.parquet import damage_named, read_sealed
 from holdfast._core.progress import Progress
 from holdfast._core.result import as_json
 from holdfast.auditing import certificates, files
@@ -45,9 +46,6 @@ from holdfast.retraining.families import FAMILIES
 from holdfast.target import Status
 
 Judges = ModelBank | Model | ModelLike | Sequence[Model | ModelLike]
-# the column and the metadata of a Parquet file
-HELD = "holdfast:held"
-MARK = b"holdfast-audit"
 FEW = 10  # models that a table shows one by one, where they are too few for a certificate
 
 
@@ -404,20 +402,15 @@ class Audit:
         if files.known_ending(path, (".parquet", ".json")) == ".json":
             self.to_json(path)
             return
-        self.cfs.save(path)
-        files.add_column(path, HELD, self.held)
-        files.add_metadata(path, MARK, files.facts_of(self))
+        files.write(path, self)
 
     @classmethod
     def load(cls, path: str | Path) -> "Audit":
         """Read a .parquet file written by `save`."""
-        cfs = Counterfactuals.load(path)
-        return files.read_metadata(
-            path,
-            MARK,
-            "answers and no audit of them; it was not written by Audit.save",
-            lambda facts: cls(*files.arguments_of(cfs, files.column(path, HELD), facts)),
-        )
+        otherwise = "holds answers and no audit of them; it was not written by Audit.save"
+        table = read_sealed(path, files.MARK, otherwise)
+        with damage_named(path):
+            return cls(*files.arguments_in(table))
 
     # ---- in words
 

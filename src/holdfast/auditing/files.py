@@ -1,13 +1,14 @@
 """Audits as Parquet files: those of the answers, with the verdicts beside them."""
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from holdfast import counterfactuals
 from holdfast._core.checks import untyped
+from holdfast._core.parquet import content_of, write_sealed
 from holdfast.auditing.verdicts import Array, Rule, asked
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.errors import FileError
@@ -15,7 +16,9 @@ from holdfast.errors import FileError
 if TYPE_CHECKING:
     from holdfast.auditing.audit import Audit
 
-Made = TypeVar("Made")
+# the column and the metadata of a Parquet file
+HELD = "holdfast:held"
+MARK = b"holdfast-audit"
 
 
 def facts_of(audit: "Audit") -> dict[str, Any]:
@@ -42,44 +45,42 @@ def arguments_of(cfs: Counterfactuals, verdicts: Array, facts: dict[str, Any]) -
     return cfs, held, family, str(facts["bank"]), rule, repeats, float(facts["spread"])
 
 
-def add_column(path: Path, name: str, held: Array) -> None:
-    """Write verdicts (M, n) beside the answers of a Parquet file, as a list for each answer."""
-    pa = untyped("pyarrow")
-    table: Any = untyped("pyarrow.parquet").read_table(path)
-    by_answer = pa.FixedSizeListArray.from_arrays(pa.array(held.T.ravel()), len(held))
-    untyped("pyarrow.parquet").write_table(table.append_column(name, by_answer), path)
-
-
-def column(path: str | Path, name: str) -> Array:
-    """(n M,) the verdicts of a file, answer by answer."""
-    table: Any = untyped("pyarrow.parquet").read_table(path, columns=[name])
-    flat = table[name].combine_chunks().flatten()
-    return np.array(flat.to_numpy(zero_copy_only=False), dtype=bool)
-
-
-def add_metadata(path: Path, mark: bytes, content: dict[str, Any]) -> None:
-    """Write plain values into the metadata of a Parquet file."""
-    parquet = untyped("pyarrow.parquet")
-    table: Any = parquet.read_table(path)
-    metadata = {**table.schema.metadata, mark: json.dumps(content).encode()}
-    parquet.write_table(table.replace_schema_metadata(metadata), path)
-
-
-def read_metadata(
-    path: str | Path, mark: bytes, otherwise: str, build: Callable[[dict[str, Any]], Made]
-) -> Made:
-    """What `build` makes of the plain values that `add_metadata` wrote.
+def write(
+    path: Path,
+    audit: "Audit",
+    verdicts: Mapping[str, Array] | None = None,
+    contents: Mapping[bytes, Any] | None = None,
+) -> None:
+    """Write an audit, and more about its answers, as one Parquet file.
 
     Args:
-        otherwise: what the file holds where nothing was written, for the error.
+        verdicts: of other models, (M, n) each, by the name of the column.
+        contents: plain values, by the name of the entry in the metadata.
     """
-    metadata: Any = untyped("pyarrow.parquet").read_schema(path).metadata or {}
-    if mark not in metadata:
-        raise FileError(f"{str(path)!r} holds {otherwise}")
+    pa = untyped("pyarrow")
+    lists: dict[str, Array] = {HELD: audit.held, **(verdicts or {})}
     try:
-        return build(json.loads(metadata[mark]))
-    except Exception as error:  # the file may say anything
-        raise FileError(f"{str(path)!r} is damaged ({type(error).__name__}: {error})") from None
+        table, content = audit.cfs.to_arrow()
+        for name, held in lists.items():
+            by_answer = pa.FixedSizeListArray.from_arrays(pa.array(held.T.ravel()), len(held))
+            table = table.append_column(name, by_answer)
+    except Exception as error:  # a column of Parquet holds one type
+        raise FileError(f"cannot write {str(path)!r}: {error}; try a .json file") from None
+    marked = {counterfactuals.MARK: content, MARK: facts_of(audit)}
+    write_sealed(path, table, {**marked, **(contents or {})})
+
+
+def arguments_in(table: Any) -> tuple[Any, ...]:
+    """What an `Audit` is made from, by an Arrow table as `read_sealed` gives it; an error of any
+    kind where its parts do not fit together."""
+    cfs = Counterfactuals.from_arrow(table)
+    return arguments_of(cfs, column(table, HELD), content_of(table, MARK))
+
+
+def column(table: Any, name: str) -> Array:
+    """(n M,) the verdicts of an Arrow table, answer by answer."""
+    flat = table[name].combine_chunks().flatten()
+    return np.array(flat.to_numpy(zero_copy_only=False), dtype=bool)
 
 
 def known_ending(path: Path, endings: Sequence[str]) -> str:

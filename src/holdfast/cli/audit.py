@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
-from holdfast.cli.options import QUIET, SEED, TABLE_OUT, UNANSWERED, argument, option, refuse
+from holdfast.cli.options import (
+    QUIET,
+    SEED,
+    TABLE_OUT,
+    UNANSWERED,
+    argument,
+    option,
+    refuse,
+    strict_if,
+)
 from holdfast.cli.output import MOST_ROWS, check_chart, check_table, echo
 from holdfast.errors import SettingError
 
@@ -63,9 +72,7 @@ def audit(
     plot: Path | None = option(
         "output", "FILE", "Also draw survival against cost: .png, .svg or .html."
     ),
-    strict: bool = option(
-        "output", None, "Exit with 3 if some answer is not certified.", False, "--strict"
-    ),
+    strict: bool = strict_if("some answer is not certified"),
     quiet: bool = QUIET,
 ) -> None:
     """Check answers against retrained models: survival, its exact bound, and certificates."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast._core.checks import untyped
+from holdfast._core.files import write_whole
 from holdfast.cli import images as cli_images
 from holdfast.cli.explain import print_changes
 from holdfast.cli.options import option, refuse
@@ -89,15 +90,7 @@ def _demo(out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     train, test = applicants()
     fitted = pipeline().fit(train.X, train.y)
-    recourse = hf.Recourse(
-        fitted,
-        train.X,
-        train.y,
-        schema=train.schema,
-        hold=HOLD,
-        banks=hf.Banks(models=MODELS),
-        progress=True,
-    )
+    recourse = search_for(fitted, train, progress=True)
     refused = refused_by(recourse.model, test, out)
     hf.datasets.write_table(train.X.assign(outcome=train.y), out / "training.csv")
     train.schema.save(out / "schema.toml")
@@ -170,6 +163,21 @@ def pipeline() -> Any:
     return untyped("sklearn.pipeline").make_pipeline(encode, scorecard)
 
 
+def search_for(fitted: Any, train: "Dataset", progress: bool = False) -> "hf.Recourse":
+    """What makes the demo's plans for a pipeline that is fitted to these rows."""
+    import holdfast as hf
+
+    return hf.Recourse(
+        fitted,
+        train.X,
+        train.y,
+        schema=train.schema,
+        hold=HOLD,
+        banks=hf.Banks(models=MODELS),
+        progress=progress,
+    )
+
+
 def refused_by(model: "hf.Model", test: "Dataset", out: Path) -> "pd.DataFrame":
     """The test applicants that a model refuses, numbered as in the file that gets them."""
     import holdfast as hf
@@ -185,7 +193,7 @@ def keep(fitted: Any, path: Path) -> bool:
     if importlib.util.find_spec("skops") is None:
         say(f"note: no {path.name}: to keep the pipeline, pip install 'holdfast[files]'")
         return False
-    untyped("skops.io").dump(fitted, path)
+    write_whole(path, untyped("skops.io").dumps(fitted))
     return True
 
 

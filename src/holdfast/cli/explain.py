@@ -9,7 +9,21 @@ from typing import TYPE_CHECKING, Any, cast
 import typer
 
 from holdfast.cli import images as cli_images
-from holdfast.cli.options import QUIET, SEED, SETTINGS, UNANSWERED, argument, option, refuse, wanted
+from holdfast.cli.options import (
+    CLASSES,
+    PROBABILITY,
+    QUIET,
+    REPORT,
+    SEED,
+    SETTINGS,
+    TRUST,
+    UNANSWERED,
+    argument,
+    option,
+    refuse,
+    strict_if,
+    wanted,
+)
 from holdfast.cli.output import (
     AnswerFiles,
     check_table,
@@ -59,9 +73,7 @@ def explain(
     schema: Path | None = option(
         "asked", "FILE", "Schema: what may change (TOML); default: the one in the model file."
     ),
-    classes: list[str] | None = option(
-        "asked", "LIST", "Classes in the order of the scores, such as denied,approved."
-    ),
+    classes: list[str] | None = CLASSES,
     target: str | None = option(
         "asked",
         "NAME",
@@ -70,14 +82,8 @@ def explain(
     any_other: bool = option(
         "asked", None, "Ask for any class but the current one.", False, "--any-other"
     ),
-    probability: float | None = option("asked", "P", "Least probability of the wanted class."),
-    trust_model_code: bool = option(
-        "asked",
-        None,
-        "Load files that can run code; only for your own files.",
-        False,
-        "--trust-model-code",
-    ),
+    probability: float | None = PROBABILITY,
+    trust_model_code: bool = TRUST,
     method: str | None = option(
         "method",
         "NAME",
@@ -94,10 +100,8 @@ def explain(
     out: Path | None = option(
         "output", "FILE", "Answers as CSV, JSON or Parquet (with provenance); default: stdout."
     ),
-    report: Path | None = option("output", "FILE.html", "Page with plots."),
-    strict: bool = option(
-        "output", None, "Exit with 3 if some row has no answer.", False, "--strict"
-    ),
+    report: Path | None = REPORT,
+    strict: bool = strict_if("some row has no answer"),
     quiet: bool = QUIET,
     grid: Path | None = option("images", "FILE", "Picture of answers and differences."),
     locked: Path | None = option("images", "FILE.npy", "Mask of pixels that may not change."),

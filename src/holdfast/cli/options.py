@@ -44,7 +44,16 @@ def argument(value: str, about: str) -> Any:
 
 # ---- options of several commands
 
-SCHEMA = option("table", "FILE", "Schema: what may change (TOML); default: inferred.")
+CLASSES = option("asked", "LIST", "Classes in the order of the scores, such as denied,approved.")
+PROBABILITY = option("asked", "P", "Least probability of the wanted class.")
+TRUST = option(
+    "asked",
+    None,
+    "Load files that can run code; only for your own files.",
+    False,
+    "--trust-model-code",
+)
+SCHEMA = option("table", "FILE", "Schema (TOML): what may change; inferred by default.")
 FIXED = option("table", "LIST", "Columns that nobody can change; repeatable.")
 UP = option("table", "LIST", "Columns that may only rise; repeatable.")
 DOWN = option("table", "LIST", "Columns that may only fall; repeatable.")
@@ -57,8 +66,14 @@ SETTINGS = option(
 )
 SEED = option("method", "N", "Random seed.", 0)
 TABLE_OUT = option("output", "FILE", "Table file: .csv, .json or .parquet.")
+REPORT = option("output", "FILE.html", "Page with plots.")
 QUIET = option("output", None, "Print only errors on stderr.", False, "--quiet")
 AS_JSON = option("output", None, "Print JSON instead of a table.", False, "--json")
+
+
+def strict_if(unanswered: str) -> Any:
+    """The flag that makes it an error if there is such an answer."""
+    return option("output", None, f"Exit with {UNANSWERED} if {unanswered}.", False, "--strict")
 
 
 # ---- what is asked

@@ -11,15 +11,20 @@ import typer
 
 from holdfast._core.checks import did_you_mean
 from holdfast.cli.options import (
+    CLASSES,
     DOWN,
     FIXED,
+    PROBABILITY,
     QUIET,
+    REPORT,
     SEED,
+    TRUST,
     UNANSWERED,
     UP,
     argument,
     option,
     refuse,
+    strict_if,
     wanted,
 )
 from holdfast.cli.output import (
@@ -53,25 +58,15 @@ def plans(
         "Wanted class; default: any but the current one; for a regression model a range, such "
         "as 200..250.",
     ),
-    probability: float | None = option("asked", "P", "Least probability of the wanted class."),
+    probability: float | None = PROBABILITY,
     hold: float | None = option(
         "asked", "SHARE", "Share of retrained models that must accept a plan; default: 0.95."
     ),
     confidence: float | None = option(
         "asked", "SHARE", "Confidence level of the certificates; default: 0.95."
     ),
-    classes: list[str] | None = option(
-        "asked",
-        "LIST",
-        "Classes in the order of the scores, such as denied,approved.",
-    ),
-    trust: bool = option(
-        "asked",
-        None,
-        "Load files that can run code; only for your own files.",
-        False,
-        "--trust-model-code",
-    ),
+    classes: list[str] | None = CLASSES,
+    trust: bool = TRUST,
     data: Path | None = option("table", "TABLE", "Training rows with their outcome."),
     outcome: str | None = option("table", "COLUMN", "Column of --data that holds the outcome."),
     time: str | None = option(
@@ -130,13 +125,11 @@ def plans(
         "FILE",
         "Plans as Parquet (with provenance), JSON or CSV; default: stdout.",
     ),
-    report: Path | None = option("output", "FILE.html", "Page with plots."),
+    report: Path | None = REPORT,
     save: Path | None = option(
         "output", "DIR", "Save the model and the retrained models, for --from."
     ),
-    strict: bool = option(
-        "output", None, "Exit with 3 if somebody has no certified plan.", False, "--strict"
-    ),
+    strict: bool = strict_if("somebody has no certified plan"),
     quiet: bool = QUIET,
 ) -> None:
     """Find, for every row of TABLE, the cheapest change that still holds when the model is

@@ -11,7 +11,6 @@ import gzip
 import hashlib
 import http.client
 import os
-import tempfile
 import tomllib
 import urllib.error
 import urllib.request
@@ -22,6 +21,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
+from holdfast._core.files import write_whole
 from holdfast._core.version import version
 from holdfast.errors import FileError
 
@@ -200,20 +200,11 @@ def _cut(url: str, got: str) -> str:
 
 
 def _keep(data: bytes, path: Path) -> None:
-    """Written under another name first: whoever looks finds the whole file or none."""
+    """Whoever looks finds the whole file or none."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
-    except OSError as error:
+        write_whole(path, data)
+    except FileError as error:
         raise FileError(f"cannot write to the cache {str(path.parent)!r}: {error}") from None
-    try:
-        with os.fdopen(handle, "wb") as temporary:
-            temporary.write(data)
-        Path(name).replace(path)
-    except OSError as error:
-        raise FileError(f"cannot write to the cache {str(path)!r}: {error}") from None
-    finally:
-        Path(name).unlink(missing_ok=True)
 
 
 def _what_to_do(file: File) -> str:

@@ -97,7 +97,10 @@ def _before_and_after(n: int) -> "pd.Series[Any]":
 
 @dataset
 def covariate_shift(about: About, n: int = 1000, seed: int = 0) -> Dataset:
-    """n rows before and n after the inputs move: y = 1[x1^3 - x2 + e > 0], e from N(-0.1, 0.1)."""
+    """n rows before and n after the inputs move: y = 1[x1^3 - x2 + e > 0], e from N(-0.1, 0.1).
+
+    Paper: guo2023 Simulated covariate shift.
+    """
     _halves(n)
     rng = np.random.default_rng(seed)
     moments = [(0.5, 0.5, 0.0, 0.3), (0.0, 0.3, 0.5, 0.5)]  # mean and spread of x1, then of x2
@@ -111,7 +114,10 @@ def covariate_shift(about: About, n: int = 1000, seed: int = 0) -> Dataset:
 @dataset
 def label_shift(about: About, n: int = 1000, seed: int = 0) -> Dataset:
     """n rows before and n after the outcomes move: y from Bern(0.6), then from Bern(0.3), and x
-    made from y."""
+    made from y.
+
+    Paper: guo2023 Simulated label shift.
+    """
     _halves(n)
     rng = np.random.default_rng(seed)
     y = np.concatenate([rng.random(n) < p for p in (0.6, 0.3)])

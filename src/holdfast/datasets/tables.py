@@ -1,6 +1,8 @@
 """Tables as files, by extension."""
 
+import csv
 import json
+import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +11,8 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
+from holdfast._core.files import whole_file
+from holdfast._core.result import write_csv
 from holdfast.errors import FileError
 from holdfast.schema.columns import repeated
 from holdfast.schema.feature import Feature
@@ -18,6 +22,7 @@ from holdfast.schema.schema import Schema
 # its outcome.
 _IS_EXACT = tuple(map(int, pd.__version__.split(".")[:2])) >= (3, 1)
 EXACT: dict[str, Any] = {} if _IS_EXACT else {"float_precision": "round_trip"}
+LONGEST_LINE = 1 << 20  # bytes at the end of a CSV file that are looked at
 MISSING_WORDS = {"", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "<NA>", "n/a", "#N/A"}
 
 
@@ -76,6 +81,7 @@ def _read_csv(path: Path, schema: Schema | None) -> pd.DataFrame:
     )
     if twice := repeated(names):
         raise ValueError(f"column {twice[0]!r} appears twice")
+    _check_last_line(path, len(names))
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)
         try:
@@ -88,6 +94,22 @@ def _read_csv(path: Path, schema: Schema | None) -> pd.DataFrame:
         if name in table and not all(isinstance(v, str) for v in feature.levels):
             table[name] = _as_levels(table[name], feature)
     return table
+
+
+def _check_last_line(path: Path, columns: int) -> None:
+    """An error if the file ends within a row, as one does that was cut: pandas would make up the
+    cells that are missing."""
+    with path.open("rb") as file:
+        file.seek(max(os.fstat(file.fileno()).st_size - LONGEST_LINE, 0))
+        tail = file.read().rpartition(b"\n")[2].decode(errors="replace")
+    # within quotes there may be line ends, and pandas says if quotes are left open
+    if tail.strip() and tail.count('"') % 2 == 0:
+        cells = len(next(csv.reader([tail])))
+        if cells < columns:
+            raise ValueError(
+                f"it ends within a row: the header has {columns} cells, the last line {cells}; "
+                "was the file cut?"
+            )
 
 
 def _as_levels(column: "pd.Series[Any]", feature: Feature) -> "pd.Series[Any]":
@@ -152,12 +174,16 @@ def write_table(table: pd.DataFrame, path: str | Path, *, index: bool = False) -
     suffix = known_extension(path, "write")
     try:
         if suffix == ".csv":
-            table.to_csv(path, index=index)
-        elif suffix == ".json":
-            text = json.dumps(records(table), indent=1, ensure_ascii=False)
-            path.write_text(text + "\n", encoding="utf-8")
+            write_csv(table, path, index=index)
+            return
+        if suffix == ".json":
+            content = json.dumps(records(table), indent=1, ensure_ascii=False).encode() + b"\n"
         else:
-            table.to_parquet(path)
+            content = table.to_parquet()
+        with whole_file(path) as file:
+            file.write(content)
+    except FileError:
+        raise
     except Exception as error:  # as above: a column may hold what the format cannot
         raise FileError(f"cannot write {str(path)!r}: {error}") from None
 

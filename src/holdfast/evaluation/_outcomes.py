@@ -11,8 +11,8 @@ from holdfast.retraining.outcomes import outcomes
 
 
 def known_outcomes(X: pd.DataFrame, y: Any, classes: Sequence[Any] | None) -> "pd.Series[Any]":
-    """The outcomes (n,) of rows, or an error if one of them is missing or no class of the model, if
-    it has some."""
+    """The outcomes (n,) of rows, or an error if one is missing or is not a class of the model, if
+    it has classes."""
     y = outcomes(X, y)
     if len(y) != len(X):
         raise SettingError(f"need as many outcomes as rows, got {len(y)} for {len(X)} rows")

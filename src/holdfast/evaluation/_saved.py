@@ -1,7 +1,6 @@
-"""Results of studies as files: everything in Parquet for `load`, and what people read as JSON and
+"""Results of studies as files: everything in Parquet for `load`, and what people read in JSON and
 CSV."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -9,6 +8,7 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from holdfast._core.checks import listed, untyped
+from holdfast._core.parquet import content_of, damage_named, read_sealed, write_sealed
 from holdfast.errors import FileError
 
 MARK = b"holdfast-result"
@@ -23,40 +23,26 @@ def write_as(path: str | Path, writers: dict[str, Callable[[Path], object]]) -> 
         raise FileError(
             f"cannot write {str(path)!r}: the extension must be one of {listed(writers)}"
         )
-    try:
-        writers[kind](path)
-    except OSError as error:
-        raise FileError(f"cannot write {str(path)!r}: {error.strerror or error}") from None
+    writers[kind](path)
 
 
 def write_marked(path: Path, rows: pd.DataFrame, kind: str, content: dict[str, Any]) -> None:
-    """Write rows as Parquet, with the name of their type and what else there is to know."""
+    """Write rows as Parquet, with the name of their type and whatever else there is to know."""
     table: Any = untyped("pyarrow").Table.from_pandas(rows)
-    text = json.dumps({"kind": kind, **content}, default=str)
-    marked = table.replace_schema_metadata({**table.schema.metadata, MARK: text.encode()})
-    untyped("pyarrow.parquet").write_table(marked, path)
+    write_sealed(path, table, {MARK: {"kind": kind, **content}})
 
 
 def read_marked(
     path: str | Path, kind: str, build: Callable[[pd.DataFrame, dict[str, Any]], Made]
 ) -> Made:
     """What `build` makes of a file that `write_marked` wrote for this type."""
-    try:
-        table: Any = untyped("pyarrow.parquet").read_table(path)
-        metadata: dict[bytes, bytes] = table.schema.metadata or {}
-        content = json.loads(metadata[MARK])
-        written_by = content["kind"]
-    except FileNotFoundError:
-        raise FileError(f"no file at {str(path)!r}") from None
-    except KeyError:
-        raise FileError(f"{str(path)!r} was not written by {kind}.save") from None
-    except Exception as error:  # the file may say anything
+    if Path(path).exists() and Path(path).suffix.lower() in (".json", ".csv"):
         raise FileError(
-            f"cannot read {str(path)!r}: {error}; {kind}.save writes a .parquet file to load again"
-        ) from None
-    if written_by != kind:
-        raise FileError(f"{str(path)!r} holds a {written_by}, not a {kind}")
-    try:
+            f"cannot read {str(path)!r}: {kind}.save writes a .parquet file to load again"
+        )
+    table = read_sealed(path, MARK, f"was not written by {kind}.save")
+    content = content_of(table, MARK)
+    if content.get("kind") != kind:
+        raise FileError(f"{str(path)!r} holds a {content.get('kind')!s:.40}, not a {kind}")
+    with damage_named(path):
         return build(table.to_pandas(), content)
-    except Exception as error:
-        raise FileError(f"{str(path)!r} is damaged ({type(error).__name__}: {error})") from None

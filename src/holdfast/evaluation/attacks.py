@@ -1,11 +1,11 @@
-"""What is left of a model's accuracy when somebody moves the rows: FGSM and PGD on models and
+"""What remains of a model's accuracy when somebody moves the rows: FGSM and PGD on models and
 banks.
 
     attacked accuracy    share of rows x with  argmax f(z) = y,  z the attacked row of the ball
                          around x
 
-An attack may be confined to what somebody can really change: fixed columns and categories stay on
-request.
+An attack may be confined to what somebody can really change: on request, fixed columns and
+categories stay.
 """
 
 import math
@@ -48,16 +48,16 @@ def pgd_attack(
     box: bool = True,
     seed: int = 0,
 ) -> Tensor:
-    """Encoded rows near X that the model gets wrong, if there are such: (n, d), for a bank (M, n,
-    d).
+    """Encoded rows near X that the model gets wrong, if there are any: (n, d), or (M, n, d) for a
+    bank.
 
     Args:
         model: a differentiable model, or a bank of networks.
         X, y: rows and their true classes.
         epsilon: radius of the ball, in encoded units.
         steps, norm, step_size, start: how the attack moves, see
-            `holdfast.retraining.attacks.Adversary`. PGD-40: 40 steps of epsilon / 10, which is the
-            default; FGSM: steps=1, step_size=1, start=False.
+            `holdfast.retraining.attacks.Adversary`. The default is PGD-40: 40 steps of epsilon /
+            10. FGSM: steps=1, step_size=1, start=False.
         immutable: "fixed": columns that the schema fixes stay; "categories": categories stay.
         box: keep to the range of the data that the schema knows.
         seed: random starts are derived from it and the contents of each row.
@@ -97,11 +97,11 @@ def pgd_attack(
 def attacked_accuracy(
     model: Model | ModelBank, X: pd.DataFrame, y: ArrayLike, *, epsilon: float, **settings: Any
 ) -> np.ndarray[Any, Any]:
-    """Share of the rows that are still classified rightly under `pgd_attack`: one number, for a
-    bank (M,).
+    """Share of the rows still classified correctly under `pgd_attack`: one number, or (M,) for a
+    bank.
 
     Args:
-        model, X, y, epsilon, settings: as of `pgd_attack`.
+        model, X, y, epsilon, settings: as for `pgd_attack`.
 
     >>> import holdfast as hf
     >>> data = hf.datasets.overlapping(n=200)
@@ -110,6 +110,8 @@ def attacked_accuracy(
     >>> attacked = hf.attacked_accuracy(model, data.X, data.y, epsilon=0.3)
     >>> bool(attacked < safe)
     True
+
+    Paper: altmeyer2025 Metric attacked accuracy.
     """
     labels = _labels(model, X, y)
     z = pgd_attack(model, X, y, epsilon=epsilon, **settings)
@@ -173,7 +175,7 @@ def _in_parts(
     x: Tensor, rise: Callable[[Tensor, Tensor], Tensor], attack: Attack, noise: Tensor | None
 ) -> Tensor:
     """The attack on rows (.., n, d) in parts; `rise` takes the numbers of some rows, and where they
-    have got to."""
+    are now."""
     *models, n, d = x.shape
     out = list[Tensor]()
     for rows in chunks(torch.arange(n), rows_per_chunk(d * math.prod(models), at_least=8)):

@@ -1,4 +1,4 @@
-"""How much a model leans on a column: integrated gradients, and their share for columns that people
+"""How much a model leans on a column: integrated gradients, and their share for columns people
 cannot change.
 
     IG_d(x) = (x_d - b_d)  mean_k  dM_y / dx_d (b + t_k (x - b)),    t_k = (k - 1/2) / K
@@ -35,6 +35,8 @@ def integrated_gradients(
 
     Returns:
         (n, d)
+
+    Paper: altmeyer2025 Metric integrated gradients.
     """
     x, own = _checked(model, x, target, points)
     b = baseline.to(x.dtype)
@@ -82,9 +84,8 @@ def mean_slope(engine: Engine, at: Tensor, to: Tensor, own: Tensor, points: int)
     """The mean gradient of scores, on the way from baselines to rows, by what the first layer makes
     of rows.
 
-    That changes linearly on the way, from `at` (n, h) or (h,) to `to` (n, h), so there is no need
-    to walk it in the columns of the rows, which may be many. `own` (n, k) are the weights on the
-    scores.
+    That changes linearly on the way, from `at` (n, h) or (h,) to `to` (n, h), so the rows' columns,
+    which may be many, need not be walked. `own` (n, k) are the weights on the scores.
     """
     v = own[:, 1:] if engine.single else own
     rest = engine.weights[1:]
@@ -106,7 +107,7 @@ def mean_slope(engine: Engine, at: Tensor, to: Tensor, own: Tensor, points: int)
 def share_on(at: Tensor, to: Tensor, points: int) -> Tensor:
     """(n, h) at how many of the points t_k, in parts of 1, at + t_k (to - at) is above 0.
 
-    It is so before or after one place t = r: which of the points lie there is a matter of counting.
+    That holds before or after one place t = r; the points there are counted.
     """
     r = points * at / (at - to) + 0.5  # t_k = r for this k, not an integer as a rule
     before = torch.where(
@@ -138,6 +139,8 @@ def sensitivity(
 
     Returns:
         (repeats,); the paper reports the median and the interval that holds 95 % of them.
+
+    Paper: altmeyer2025 Metric integrated gradients.
     """
     n, d = x.shape
     if repeats < 1 or samples < 1 or not n:
@@ -164,7 +167,7 @@ def sensitivity(
                 g = _along(model, x[rows], own[rows], b.expand(samples, d), points).double().mean(0)
             else:
                 # The mean over rows of (x - b) * (slope @ w), column by column, without a table of
-                # that.
+                # it.
                 w, c = engine.weights[0]
                 slope = mean_slope(engine, w @ b + c, first[rows], own[rows], points)
                 g = ((x[rows].T @ slope - b[:, None] * slope.sum(0)) * w.T).double().sum(

@@ -24,11 +24,11 @@ and b = |w_R|, or the lengths of the gradients of f.
                  |f_NR(x'_R) - f_NR(x'_NR)| <= D |x'_R|
     Theorem 5    the same with rows of the kernel           the same
 
-The printed zeta has a factor too many, and with it Theorem 1. Lemma 1 lets y = -1 make a bound
+The printed zeta has a factor too many, and so has Theorem 1. Lemma 1 lets y = -1 make a bound
 negative, speaks of one row, and of epochs where it means steps. Theorem 1 drops |m|, and where D >=
-a its outer absolute value hides that its proof says nothing: here the bound is infinite then, and
-marked vacuous. Theorem 2 takes |m| <= 1 for granted. Proofs of Theorems 4 and 5 enlarge the right
-side of what they want to show, so the condition is neither necessary nor sufficient.
+a its outer absolute value hides that its proof says nothing: the bound is then infinite here, and
+marked vacuous. Theorem 2 takes |m| <= 1 for granted. The proofs of Theorems 4 and 5 enlarge the
+right side of what they want to show, so the condition is neither necessary nor sufficient.
 """
 
 import math
@@ -46,7 +46,7 @@ from holdfast.nn.architecture import flat_layers
 from holdfast.training.ntk import ridge_factor
 
 Form = Literal["corrected", "paper"]
-# of the power iteration: when it ends, and how many vectors it turns at once
+# of the power iteration: when it ends, and how many vectors it iterates at once
 SETTLED = 1e-10
 TURNS = 200
 BLOCK = 8
@@ -57,7 +57,7 @@ class TheoremBound:
     """An upper bound for each row, or a single one () for all."""
 
     value: Tensor  # (n,)
-    vacuous: Tensor  # (n,) where nothing is said; the value is inf there
+    vacuous: Tensor  # (n,) where it says nothing; the value is inf there
     form: Form
 
     @classmethod
@@ -66,13 +66,13 @@ class TheoremBound:
         return cls(value.masked_fill(vacuous, math.inf), vacuous, form)
 
     def violations(self, observed: Tensor) -> Tensor:
-        """(n,) where an observed difference is larger; what rounding can do counts as nothing."""
+        """(n,) where an observed difference is larger; differences within rounding do not count."""
         return (
             observed.abs() > self.value + 64 * torch.finfo(self.value.dtype).eps * self.value.abs()
         )
 
     def tightness(self, observed: Tensor) -> Tensor:
-        """(n,) |observed| / bound: 1 is tight, 0 vacuous; a bound of 0 that is kept is tight."""
+        """(n,) |observed| / bound: 1 is tight, 0 vacuous; a bound of 0 that holds is tight."""
         share = observed.abs() / self.value
         return torch.where((self.value == 0) & (observed == 0), 1.0, share)
 
@@ -82,7 +82,7 @@ class Claim:
     """Theorems 4 and 5, row by row."""
 
     condition: Tensor  # (n,) bool, the printed condition
-    # (n,) bool, what it shall imply: Pr_NR >= Pr_R, that is f_NR(x'_NR) >= f_R(x'_R)
+    # (n,) bool, what it should imply: Pr_NR >= Pr_R, that is f_NR(x'_NR) >= f_R(x'_R)
     conclusion: Tensor
 
     @property
@@ -95,7 +95,10 @@ class Claim:
 
 
 def scfe_step(w: Tensor, m: Tensor, lam: float, *, form: Form = "corrected") -> Tensor:
-    """zeta (n, d) for weights w (d,) or gradients (n, d), and residuals m (n,)."""
+    """zeta (n, d) for weights w (d,) or gradients (n, d), and residuals m (n,).
+
+    Paper: krishna2024 Definition 1, Eq. 6.
+    """
     _check(lam, form)
     top = w.abs().amax(-1, keepdim=True)
     u = w / top  # so that no square of a small weight becomes 0
@@ -104,8 +107,8 @@ def scfe_step(w: Tensor, m: Tensor, lam: float, *, form: Form = "corrected") -> 
 
 
 def step_length(a: Tensor, m: Tensor, lam: float) -> Tensor:
-    """|zeta| = |m| a / (lam + a^2), written without the square, which is 0 for small a; 0 where a
-    is."""
+    """|zeta| = |m| a / (lam + a^2), written without the square, which underflows for small a; 0
+    where a is 0."""
     return (m.abs() / (lam / a + a)).masked_fill(a == 0, 0.0)
 
 
@@ -119,15 +122,17 @@ def lemma1(
     batches: bool = False,
     form: Form = "corrected",
 ) -> TheoremBound:
-    """D >= |w_NR - w_R| after so many steps of plain gradient descent from the same start; Adam is
-    not covered.
+    """D >= |w_NR - w_R| after this many steps of plain gradient descent from the same start; Adam
+    is not covered.
 
     Args:
         x: training rows (n, d).
         eta, steps, epsilon: step size, number of steps, radius of the linf balls.
-        y: labels in {-1, +1}; only the printed form has them, one bound (n,) for each row.
-        batches: the steps were taken on parts of the rows, so that the mean over i becomes a
+        y: labels in {-1, +1}; only the printed form uses them, with one bound (n,) for each row.
+        batches: the steps were taken on parts of the rows, so the mean over i becomes a
             maximum.
+
+    Paper: krishna2024 Lemma 1, Eq. 5.
     """
     _check(0.0, form)
     length = l2.value(x)
@@ -141,7 +146,10 @@ def lemma1(
 
 def theorem1(a: Tensor, b: Tensor, m: Tensor, m_r: Tensor, lam: float) -> TheoremBound:
     """With both models at hand: a = |w_NR| and b = |w_R|, () or (n,), and their residuals m and m_r
-    (n,). The printed form does without w_R: see `theorem1_by_drift`."""
+    (n,). The printed form does without w_R: see `theorem1_by_drift`.
+
+    Paper: krishna2024 Theorem 1, Eq. 7.
+    """
     _check(lam)
     return TheoremBound.of(step_length(a, m, lam) + step_length(b, m_r, lam))
 
@@ -155,11 +163,13 @@ def theorem1_by_drift(
     *,
     form: Form = "corrected",
 ) -> TheoremBound:
-    """Without w_R, which is no further than `drift` (D) from w_NR; a = |w_NR|, () or (n,),
-    residuals m of NR (n,).
+    """Without w_R, which is at most `drift` (D) from w_NR; a = |w_NR|, () or (n,), and residuals m
+    of NR (n,).
 
     length = |x| (n,): with an intercept, rows end in a 1 here and in Lemma 1, but `a` leaves the
     intercept out.
+
+    Paper: krishna2024 Theorem 1, Eq. 7.
     """
     _check(lam, form)
     a = a.expand_as(m)
@@ -182,7 +192,10 @@ def theorem2(
     a: Tensor, b: Tensor, m: Tensor, m_r: Tensor, lam: float, *, form: Form = "corrected"
 ) -> TheoremBound:
     """For NTK models and first-order steps: a and b are lengths (n,) of the gradients of f_NR and
-    f_R at x."""
+    f_R at x.
+
+    Paper: krishna2024 Theorem 2, Eq. 9.
+    """
     _check(lam, form)
     return TheoremBound.of(1 / a + 1 / b, form) if form == "paper" else theorem1(a, b, m, m_r, lam)
 
@@ -193,7 +206,10 @@ def theorem2(
 def theorem3(L: float, r_nr: Tensor, r_r: Tensor) -> TheoremBound:
     """For |x'_NR - x'_R|, and so for | |zeta_NR| - |zeta_R| |, before rounding. The answers are
     decoded from points within r_nr and r_r (n,) of one latent point; radii in l1 are at least those
-    in l2, so they are safe."""
+    in l2, so they are safe.
+
+    Paper: krishna2024 Theorem 3, Eq. 11.
+    """
     return TheoremBound.of(L * (r_nr + r_r))
 
 
@@ -214,6 +230,8 @@ def decoder_lipschitz(decoder: nn.Module) -> float:
 
     A softmax over the levels of each category at the end, as `TableAutoencoder` has it, leaves the
     bound as it is.
+
+    Paper: krishna2024 Definition 3, Eq. 10.
     """
     product = 1.0
     for layer in flat_layers(decoder):
@@ -256,7 +274,10 @@ def _spectral(matrix: Tensor) -> float:
 
 def lemma2(K: Tensor, K_r: Tensor, beta: float, y: Tensor) -> TheoremBound:
     """|w_NR - w_R| <= D_K |Y| for NTK models with the kernel matrices K and K_r (n, n) of their
-    training rows."""
+    training rows.
+
+    Paper: krishna2024 Lemma 2, Eq. 12.
+    """
     shapes = f"{tuple(K.shape)}, {tuple(K_r.shape)} and {tuple(y.shape)}"
     fits = K.shape == K_r.shape and y.shape == K.shape[:1]
     if not fits:
@@ -270,9 +291,9 @@ def inverse_gap(K: Tensor, K_r: Tensor, beta: float) -> Tensor:
     """D_K = |(K + beta I)^-1 - (K_r + beta I)^-1|, the spectral norm, by power iteration; no
     inverse is formed.
 
-    It is the root of the largest eigenvalue of the square, whose eigenvalues do not come in pairs
-    +l, -l. Some vectors are turned at once, which settles faster where eigenvalues are close. The
-    estimate comes from below; what the residual leaves open is added.
+    It is the root of the square's largest eigenvalue, as the square's eigenvalues do not come in
+    pairs +l, -l. Several vectors are iterated at once, which converges faster where eigenvalues are
+    close. The estimate comes from below; what the residual leaves open is added.
     """
     linalg = untyped("torch").linalg
     first = ridge_factor(K, beta)
@@ -309,13 +330,19 @@ def theorem4(
 ) -> Claim:
     """Whose answers are more surely valid, for linear models: own, crossed and robust are
     f_NR(x'_NR), f_NR(x'_R) and f_R(x'_R), length is |x'_R|, (n,) each, and drift the D of Lemma
-    1."""
+    1.
+
+    Paper: krishna2024 Theorem 4.
+    """
     return Claim((crossed - own).abs() <= drift * length, own >= robust)
 
 
 def theorem5(k: Tensor, k_r: Tensor, w: Tensor, w_r: Tensor, drift: Tensor | float) -> Claim:
     """The same for NTK models: k and k_r are K(x'_NR, X) and K(x'_R, X_R), (n, N) each, w and w_r
-    the weights (N,) of the two models, and drift the D_K |Y| of Lemma 2."""
+    the weights (N,) of the two models, and drift the D_K |Y| of Lemma 2.
+
+    Paper: krishna2024 Theorem 5.
+    """
     return theorem4(k @ w, k_r @ w, k_r @ w_r, l2.value(k_r), drift)
 
 

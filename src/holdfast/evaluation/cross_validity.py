@@ -1,7 +1,7 @@
-"""Cross-validity: what answers made for the model of one subset of data are worth on the models of
-the others.
+"""Cross-validity: what answers made for the model of one subset of the data are worth on the models
+of the others.
 
-Data come in k subsets (years, schools, branches), each with a model of its own. For the rows i that
+Data come in k subsets (years, schools, branches), each with its own model. For the rows i that
 needed an answer,
 
     V[i, j]          share of all rows of subset i with an answer that gives what was asked on the
@@ -27,8 +27,10 @@ import numpy as np
 import pandas as pd
 
 from holdfast._core.checks import listed
+from holdfast._core.files import read_bytes
 from holdfast._core.progress import Progress
-from holdfast._core.result import as_json
+from holdfast._core.result import as_json, write_csv
+from holdfast._core.seal import sealed, unsealed
 from holdfast.auditing.independence import refuse_guides
 from holdfast.auditing.verdicts import by_row, verdicts
 from holdfast.counterfactuals import Counterfactuals
@@ -39,6 +41,9 @@ from holdfast.retraining.bank import ModelBank
 from holdfast.target import Status
 
 Array = np.ndarray[Any, Any]
+KIND = "cross-validity"
+FORMAT = 1  # of its file
+MOST_BYTES = 1 << 28
 
 
 class Spread(NamedTuple):
@@ -60,10 +65,10 @@ def cross_validity(
     Args:
         answers: for each subset, by name, the answers found on its model.
         bank: models of all subsets, one family each, of the same names: see
-            `ModelBank.from_tables`. The models that were asked may be among them, further models
-            that guided a search may not.
-        attempts: count best attempts that the asked model refuses like answers, as published tables
-            do.
+            `ModelBank.from_tables`. The models that were asked may be among them; other models that
+            guided a search may not.
+        attempts: count best attempts, which the asked model refuses, like answers, as published
+            tables do.
         progress: show a bar on stderr.
 
     Returns:
@@ -115,7 +120,7 @@ def cross_validity(
 
 
 def _checked(answers: Mapping[Any, Counterfactuals], bank: ModelBank) -> dict[str, Counterfactuals]:
-    """The answers by the names of the bank's families; an error unless all of them fit."""
+    """The answers by the names of the bank's families, or an error unless all of them fit."""
     good = isinstance(answers, Mapping) and all(
         isinstance(cfs, Counterfactuals) for cfs in answers.values()
     )
@@ -170,12 +175,18 @@ class CrossValidity:
 
     @property
     def validity(self) -> Spread:
-        """On models of the same subset: the diagonal."""
+        """On models of the same subset: the diagonal.
+
+        Paper: guo2023 Metric validity.
+        """
         return spread(np.diagonal(self.matrix))
 
     @property
     def robust_validity(self) -> Spread:
-        """On models of the other subsets: all entries off the diagonal."""
+        """On models of the other subsets: all entries off the diagonal.
+
+        Paper: guo2023 Metric robust validity.
+        """
         if len(self) < 2:
             raise SettingError(
                 "robust validity needs the models of other subsets; there is only "
@@ -185,11 +196,14 @@ class CrossValidity:
 
     @property
     def proximity(self) -> Spread:
-        """The mean cost of the subsets, each counted once."""
+        """The mean cost of the subsets, each counted once.
+
+        Paper: guo2023 Metric proximity.
+        """
         return spread(self.cost, sample=True)
 
     def neighbours(self, width: int = 1) -> Spread:
-        """On models of the subset that is `width` further on, like the next year; below 0: further
+        """On models of the subset `width` further on, like the next year; below 0, further
         back."""
         most = f"{len(self) - 1} for {len(self)} subsets"
         if not 1 <= abs(width) < len(self):
@@ -218,7 +232,7 @@ class CrossValidity:
         )
 
     def summary(self) -> str:
-        """One line: of how many subsets, rows and models, and the means."""
+        """One line: how many subsets, rows and models, and the means."""
         means = ", ".join(f"{name} {mean:.4g}" for name, mean in self.measures()["mean"].items())
         return f"{self._head()}: {means}"
 
@@ -248,7 +262,7 @@ class CrossValidity:
     # ---- files
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as plain values, none of them rounded."""
+        """All of it as plain values, unrounded."""
         return {
             "names": list(self.names),
             "matrix": self.matrix.tolist(),
@@ -259,19 +273,28 @@ class CrossValidity:
         }
 
     def to_json(self, path: str | Path | None = None) -> str:
-        """The same as JSON, written to a file where there is one to write to."""
+        """The same as JSON, also written to a file if a path is given."""
         return as_json(self.to_dict(), path)
 
     def save(self, path: str | Path) -> None:
-        """Write the format of the extension: .json has everything, for `load`; .csv what `table`
-        gives."""
-        write_as(path, {".json": self.to_json, ".csv": lambda file: self.table().to_csv(file)})
+        """Write the format of the extension: .json has everything, for `load`, with a checksum;
+        .csv what `table` gives."""
+        content = sealed(KIND, FORMAT, self.to_dict())
+        write_as(
+            path,
+            {
+                ".json": lambda file: as_json(content, file),
+                ".csv": lambda file: write_csv(self.table(), file),
+            },
+        )
 
     @classmethod
     def load(cls, path: str | Path) -> "CrossValidity":
         """Read a .json file written by `save` or `to_json`."""
         try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
+            content = json.loads(read_bytes(path, MOST_BYTES))
+            if not content.keys().isdisjoint(("digest", "format", "file")):
+                content = unsealed(KIND, FORMAT, content)
             names = tuple(str(name) for name in content["names"])
             matrix = np.array(content["matrix"], dtype=float)
             cost = np.array(content["cost"], dtype=float)
@@ -279,7 +302,7 @@ class CrossValidity:
             models = tuple(int(count) for count in content["models"])
         except FileNotFoundError:
             raise FileError(f"no file at {str(path)!r}") from None
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except Exception as error:  # the file may say anything
             raise FileError(
                 f"{str(path)!r} is not a cross-validity ({type(error).__name__}: {error})"
             ) from None
@@ -302,7 +325,7 @@ class CrossValidity:
 
 
 def validity_matrix(held: Sequence[Any]) -> Array:
-    """(k, k) V from k arrays (k, n_i): does the model of subset j accept the answer of row r of
+    """(k, k) V from k arrays (k, n_i): does the model of subset j accept the answer for row r of
     subset i?
 
     Instead of yes or no the arrays may hold the share of a subset's models that accept.
@@ -318,8 +341,8 @@ def validity_matrix(held: Sequence[Any]) -> Array:
 
 
 def spread(values: Any, *, sample: bool = False) -> Spread:
-    """Mean and standard deviation; of the values themselves, or as a `sample` of more (divided by
-    one less)."""
+    """Mean and standard deviation, of the values themselves or, as a `sample` of more, divided by
+    one less."""
     known = np.asarray(values, dtype=np.float64).ravel()
     if not known.size:
         raise SettingError("cannot take the mean of an empty list of values")

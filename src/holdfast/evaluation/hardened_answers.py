@@ -1,5 +1,5 @@
-"""Answers of every method on every hardened model, and what can be asked of the models again:
-survival, noise, crossings and bounds."""
+"""Answers of every method on every hardened model, and what asks the models again: survival,
+noise, crossings and bounds."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -42,7 +42,7 @@ class HardenedAnswers:
         return self.hardened.epsilon
 
     def rows(self) -> pd.DataFrame:
-        """One line per method, epsilon, seed and row that was asked about: found or not, and the
+        """One line per method, epsilon, seed and row asked about: found or not, and the
         costs."""
         parts = list[pd.DataFrame]()
         for name, by_epsilon in self.answers.items():
@@ -174,7 +174,7 @@ class SavedAnswers:
     survival: dict[str, Array]  # method -> (epsilons,)
 
     def rows(self) -> pd.DataFrame:
-        """One line per method, epsilon, seed and row that was asked about."""
+        """One line per method, epsilon, seed and row asked about."""
         return self.lines.copy()
 
     def survives(self, method: str) -> Array:

@@ -1,9 +1,9 @@
 """Metrics: small functions from answers to one value per row. Lower is better unless said
 otherwise.
 
-Rows that asked for nothing (already met) and rows without an answer get a missing value from every
-metric but `validity`, so that a mean speaks of answers only; how many there are is what `validity`
-says.
+Rows that needed nothing (already met) and rows without an answer get a missing value from every
+metric but `validity`, so a mean speaks of answers only; `validity` says how many there
+are.
 
     >>> import holdfast as hf
     >>> data = hf.datasets.linearly_separable(n=200)
@@ -56,7 +56,10 @@ def _answers_only(cfs: Counterfactuals, values: Any) -> "pd.Series[float]":
 
 
 def validity(cfs: Counterfactuals) -> "pd.Series[float]":
-    """1 where an answer was found, 0 where not, missing where none was needed. Higher is better."""
+    """1 where an answer was found, 0 where not, missing where none was needed. Higher is better.
+
+    Paper: krishna2024 Metric validity.
+    """
     needed = cfs.status_codes != Status.ALREADY_MET
     return pd.Series(cfs.found.astype(np.float64), index=cfs.after.index).where(needed)
 
@@ -64,7 +67,10 @@ def validity(cfs: Counterfactuals) -> "pd.Series[float]":
 def cost(
     cfs: Counterfactuals, norm: str | Distance = "l1", *, units: str = "encoded"
 ) -> "pd.Series[float]":
-    """Size of the change; see `Counterfactuals.cost`."""
+    """Size of the change; see `Counterfactuals.cost`.
+
+    Paper: krishna2024 Metric cost.
+    """
     return _answers_only(cfs, cfs.cost(norm, units=units))
 
 
@@ -92,7 +98,7 @@ def distance_to_data(
     norm: float | str | Distance = 1,
 ) -> "pd.Series[float]":
     """Mean distance from each answer to the `nearest` data rows of the wanted class (None: to all
-    of them); of a regression model, to those whose outcome is in the range."""
+    of them); for a regression model, to those whose outcome is in the range."""
     answers = cfs.schema.encode(cfs.after, torch.float64)
     out = np.full(len(cfs), np.nan)
     for rows, data in _by_class(cfs, X, y):

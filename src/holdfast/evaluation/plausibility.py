@@ -14,12 +14,12 @@ likely.
 
 Draws come from Langevin dynamics, x <- x - (e_t / 2 grad E(x, y) + e_t u), with normal u, e_t = a
 (b + t)^-0.9, and a uniform start as wide as the data. The noise has the standard deviation e_t,
-where proper dynamics have its square root: so does the code of the papers whose metrics these are
+where proper dynamics have its square root, as in the code of the papers whose metrics these are
 (Altmeyer et al. 2024, ECCCo; 2025, Counterfactual Training).
 
 Rows are encoded, results are in double precision: one value per row, or one per set for the
-discrepancy. What is drawn at random comes from generators of its own, so that a row's value does
-not depend on the rows beside it.
+discrepancy. Random draws have their own generators, so a row's value does not depend on the rows
+beside it.
 
     >>> import holdfast as hf, torch
     >>> data = torch.tensor([[0.0, 0.0], [2.0, 0.0]])
@@ -60,8 +60,8 @@ def __dir__() -> list[str]:
 
 
 MOST_ROWS = 1000  # data rows that distances are taken to
-MOST_IN_SET = 100  # rows of a set that the discrepancy looks at
-LENGTH = 5.0  # l; the paper prints 0.5, but its figures are those of 5
+MOST_IN_SET = 100  # rows of a set used for the discrepancy
+LENGTH = 5.0  # l; the paper prints 0.5, but its figures come from 5
 
 
 def implausibility(x_cf: Tensor, data: Tensor, *, most: int = MOST_ROWS, seed: int = 0) -> Tensor:
@@ -69,12 +69,14 @@ def implausibility(x_cf: Tensor, data: Tensor, *, most: int = MOST_ROWS, seed: i
 
     Args:
         x_cf: (n, d) answers.
-        data: (m, d) rows of the class that they were to reach.
-        most: with more data rows than this, so many of them are drawn.
+        data: (m, d) rows of the class they were to reach.
+        most: of more data rows than this, this many are drawn.
         seed: which ones.
 
     Returns:
         (n,)
+
+    Paper: altmeyer2025 Definition 3.1, Metric implausibility.
     """
     _check_sets(x_cf, data, least=1)
     # Mean distances add up column by column, and |v - z_1| + .. + |v - z_m| is known from how many
@@ -106,14 +108,16 @@ def mmd(
         a, b: (.., m, d) and (.., n, d): two sets, or as many pairs of sets as the leading axes
             hold.
         length: l of the kernel.
-        most: of a larger set so many rows are drawn, the same places in all sets.
-        clamp: an unbiased estimate of nearly nothing may fall below 0: take 0 then.
-        kept: (.., m) which rows of a there are, for sets of different sizes; a set of fewer than
-            two has no value.
+        most: of a larger set this many rows are drawn, the same places in all sets.
+        clamp: take 0 for a value below 0, to which an unbiased estimate of nearly nothing may fall.
+        kept: (.., m) which rows of a count, for sets of different sizes; a set of fewer than two
+            has no value.
         seed: which rows are drawn.
 
     Returns:
         (..), one value for each pair of sets.
+
+    Paper: altmeyer2025 Metric MMD.
     """
     _check_sets(a, b, least=2)
     require_positive("length", length)
@@ -137,7 +141,7 @@ def mmd(
 def _within(a: Tensor, w: Tensor, length: float) -> Tensor:
     """(..) the mean kernel of two different rows of the set."""
     m = w.sum(-1)
-    # less that of each row with itself
+    # less the kernel of each row with itself
     return ((_summed(a, a, w, length) * w).sum(-1) - m) / (m * (m - 1))
 
 
@@ -172,8 +176,8 @@ def energy(model: Model, x: Tensor, target: int | Tensor) -> Tensor:
 
 
 def energy_differential(model: Model, x_cf: Tensor, data: Tensor, target: int) -> Tensor:
-    """Mean energy of data rows (m, d) of class `target` less that of each answer (n, d): (n,). Low:
-    answers have more energy than data; high: the model finds them likelier than data."""
+    """Mean energy of data rows (m, d) of class `target` less that of each answer (n, d): (n,). If
+    low, answers have more energy than data; if high, the model finds them likelier than data."""
     _check_sets(x_cf, data, least=1)
     return energy(model, data, target).mean() - energy(model, x_cf, target)
 
@@ -254,13 +258,15 @@ def unfaithfulness(
 
     Args:
         x_cf: (n, d) answers.
-        target: the class that they were to reach, or one per row.
+        target: the class they were to reach, or one per row.
         data: rows that say where the chains start, see `langevin`.
         n: rows drawn for each class.
         chains: further settings of `langevin`.
 
     Returns:
         (n,)
+
+    Paper: altmeyer2025 Definition 3.1.
     """
     label = _labels(model, target, len(x_cf))
     wanted = [c for c in range(len(model.classes)) if bool((label == c).any())]
@@ -277,7 +283,7 @@ def unfaithfulness(
 
 
 def drawn(rows: Tensor, most: int, seed: int) -> Tensor:
-    """At most so many of the rows (.., n, d), drawn without replacement."""
+    """At most this many of the rows (.., n, d), drawn without replacement."""
     if not most >= 1:
         raise SettingError(f"most must be at least 1, got {most}")
     n = rows.shape[-2]

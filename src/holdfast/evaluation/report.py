@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from holdfast._core.result import as_json
+from holdfast._core.result import as_json, write_csv
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.datasets import records
 from holdfast.errors import SettingError
@@ -29,7 +29,7 @@ class Report:
 
     Args:
         values: (n, metrics).
-        about: what the values are of; goes into `to_dict`.
+        about: what the values describe; goes into `to_dict`.
         level: of the bootstrap intervals.
 
     >>> import holdfast as hf, pandas as pd
@@ -112,23 +112,23 @@ class Report:
     # ---- files
 
     def to_dict(self) -> dict[str, Any]:
-        """Means, intervals and what the report is about, as plain values; none is rounded."""
+        """Means, intervals and what the report is about, as plain values, unrounded."""
         return {"about": self.about, "level": self.level, "metrics": by_name(self.table())}
 
     def to_json(self, path: str | Path | None = None) -> str:
-        """The same as JSON, written to a file where there is one to write to."""
+        """The same as JSON, also written to a file if a path is given."""
         return as_json(self.to_dict(), path)
 
     def save(self, path: str | Path) -> None:
-        """Write the format of the extension: .parquet has everything, for `load`; .json what
-        `to_json` gives, and .csv what `table` gives."""
+        """Write the extension's format: .parquet has everything, for `load`; .json what `to_json`
+        gives, and .csv what `table` gives."""
         content = {"about": self.about, "level": self.level}
         write_as(
             path,
             {
                 ".parquet": lambda file: write_marked(file, self.values, "Report", content),
                 ".json": self.to_json,
-                ".csv": lambda file: self.table().to_csv(file),
+                ".csv": lambda file: write_csv(self.table(), file),
             },
         )
 
@@ -159,8 +159,8 @@ def evaluate(
         cfs: answers of any method.
         X, y: (m,) data rows and their outcomes: classes of the model, or numbers for a regression
             model.
-        density: adds how much answers are at home among the model's features (higher is better),
-            and the share of those that are strange to it.
+        density: adds how much at home answers are among the model's features (higher is better),
+            and the share of strange ones.
 
     Returns:
         A `Report`: one value per row and metric, and their means with bootstrap intervals.
@@ -180,7 +180,7 @@ def evaluate(
         raise SettingError(
             "distances to data need rows and their outcomes: pass both X and y, or neither"
         )
-    # Only what can be known from what was given: a column that is there has numbers in it.
+    # Only what the arguments can tell: every column that is there has numbers.
     values = {"validity": metrics.validity(cfs)}
     values |= (
         {"estimate": metrics.estimate(cfs)}
@@ -207,12 +207,12 @@ def evaluate(
 
 
 def by_name(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    """The lines of a table by their names, as JSON knows them."""
+    """The lines of a table by their names, in JSON's types."""
     return dict(zip(map(str, table.index), records(table), strict=True))
 
 
 def interval(values: Array, level: float, seed: int = 0) -> tuple[float, float]:
-    """Percentile bootstrap interval of the mean, with a generator of its own."""
+    """Percentile bootstrap interval of the mean, with its own generator."""
     if not len(values):
         return np.nan, np.nan
     means = np.concatenate([counts @ values for counts in _resamples(len(values), seed)]) / len(
@@ -239,7 +239,7 @@ def gap(a: Array, b: Array, level: float, seed: int = 0) -> tuple[float, float]:
 
 
 def _resamples(n: int, seed: int) -> Iterator[Array]:
-    """(50, n) how often each of n cases is drawn; multinomial, so no resample has to be written
+    """(50, n) how often each of n cases is drawn; multinomial, so resamples need not be written
     out."""
     rng = np.random.default_rng(seed)
     return (rng.multinomial(n, np.full(n, 1 / n), 50) for _ in range(RESAMPLES // 50))

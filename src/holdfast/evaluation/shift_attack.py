@@ -1,4 +1,4 @@
-"""Answers under attack: the retrained models that a worst small shift of the data would lead to.
+"""Answers under attack: the retrained models to which the worst small shift of the data would lead.
 
     bank = hf.shift_attack(model, cfs, X, y, epsilon=0.1);    hf.audit(cfs, bank).survival()
 
@@ -8,7 +8,7 @@ the answers of any method:
     delta* = argmax_{|delta_i| <= eps}  sum_j L( f(x_cf_j; theta'(delta)), t_j )
     theta'(delta) = training on (x + delta, y), from the model's own parameters
 
-x and y are rows of the data and their outcomes, x_cf the answers, t the classes they are meant to
+x and y are rows of the data and their outcomes, x_cf the answers, t the classes they should
 get.
 """
 
@@ -53,11 +53,11 @@ def shift_attack(
     seed: int = 0,
     **settings: Any,
 ) -> ModelBank:
-    """Retrained models that were looked for so that these answers fail.
+    """Retrained models chosen so that these answers fail.
 
-    They are adversaries, no sample: what survives them is a worst case over plausible shifts of the
-    data. Shares and intervals of an audit over them do not speak of the models that will come; look
-    at the least of them, and beside it at a bank of ordinary retrained models (`bank.join(other)`
+    They are adversaries, not a sample: what survives them is a worst case over plausible shifts of
+    the data. Shares and intervals of an audit over them do not describe the models to come; look at
+    the least of them, and beside it at a bank of ordinary retrained models (`bank.join(other)`
     keeps the two apart by family).
 
     Args:
@@ -66,9 +66,9 @@ def shift_attack(
         cfs: answers of any method; only rows with an answer count.
         X, y: rows of the data the model is retrained on, and their outcomes.
         epsilon: the largest shift of a number column, in encoded units.
-        models: how many attacks, each from a random shift of its own.
-        rows: each attack draws so many rows of X, if there are more.
-        eta: step size of retraining; larger than that of `holdfast.Shift`, since a judge has to be
+        models: how many attacks, each from its own random shift.
+        rows: each attack draws this many rows of X, if there are more.
+        eta: step size of retraining, larger than in `holdfast.Shift`, since a judge has to be
             strict.
         seed: where random numbers come from.
         settings: outer, inner, optimizer, norm, categories, ascend: see `holdfast.Shift`.
@@ -97,7 +97,7 @@ def shift_attack(
     with torch.inference_mode(False), torch.no_grad(), limited_threads(1):
         net, theta = net_of(logits.module, models)
         random = RowRandom.of(seed, torch.arange(models, dtype=torch.float64)[:, None])
-        # In the order of the data, so that with few rows each attack sees the same batch and starts
+        # In the order of the data: with few rows, each attack then sees the same batch and starts
         # elsewhere.
         chance = random.uniform(len(x), draw=DRAWN, dtype=torch.float64)
         drawn = chance.argsort(1)[:, :rows].sort(1).values  # (M, n)
@@ -169,15 +169,15 @@ def validity_under_shift(
 ) -> Tensor:
     """(M,) the share of answers that keep their class on theta', model by model.
 
-    Each batch of a model's rows is attacked by itself, with the answers to these rows; the share is
-    the mean over batches. Models are attacked side by side; their tables may differ in length.
+    Each batch of a model's rows is attacked on its own, with the answers for these rows; the share
+    is the mean over batches. Models are attacked side by side; their tables may differ in length.
 
     Args:
         net, theta: M models, see `holdfast.retraining.frozen.net_of`.
         x, y, x_cf, t: for each model its rows (n, d), the numbers of their classes (n,), the
-            answers to them (n, d) and the numbers of the classes these shall get (n,).
+            answers for them (n, d) and the numbers of the classes these should get (n,).
         shift, encoding: the attack, and the schema as tensors.
-        seeds: one for each model, 0 for all if left out.
+        seeds: one for each model; by default 0 for all.
     """
     sizes = [len(rows) for rows in x]
     count = len(theta)

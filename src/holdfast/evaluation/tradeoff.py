@@ -12,7 +12,7 @@ trained against attacks of growing size epsilon:
                   well
 
 Krishna, Agarwal and Lakkaraju, "On the Trade-offs between Adversarial Robustness and Actionable
-Explanations". A budget without end would find an answer for nearly every row, so validity speaks of
+Explanations". With an endless budget nearly every row would get an answer, so validity speaks of
 the budget that the methods are given.
 """
 
@@ -28,7 +28,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from holdfast._core.progress import Progress
-from holdfast._core.result import as_json
+from holdfast._core.result import as_json, write_csv
 from holdfast._core.types import Label
 from holdfast.counterfactuals import Counterfactuals
 from holdfast.errors import SettingError
@@ -41,7 +41,7 @@ from holdfast.models.base import Model
 from holdfast.training.adversarial import AdversarialModels
 
 Array = np.ndarray[Any, Any]
-ATTACK = 0.1  # radius of the attack that all models are measured with
+ATTACK = 0.1  # radius of the attack by which all models are measured
 
 
 def tradeoff(
@@ -59,15 +59,15 @@ def tradeoff(
 
     Args:
         hardened: models by epsilon, see `holdfast.train_adversarial`.
-        X: rows to ask about. Of each model, those are asked that it refuses.
+        X: rows to ask about; each model is asked about those it refuses.
         methods: explainers, by name or just a list. Those that learn from data are fitted on the
             training rows.
-        target: the class that is wanted; None: for each row the one that the plain model does not
-            give it.
+        target: the wanted class; None is, for each row, the one that the plain model does not give
+            it.
         test: rows and outcomes to measure accuracy on; None takes the training rows, which
-            flatters.
+            flatters the models.
         attack: radius of the PGD attack for the attacked accuracy.
-        seed: random numbers of the methods: the same for a row on every model.
+        seed: of the methods' random numbers, which for a row are the same on every model.
         progress: show a bar on stderr.
 
     Returns:
@@ -92,7 +92,7 @@ def tradeoff(
         bar.total(len(named) * len(hardened.bank))
         for name, method in named.items():
             found[name] = [[] for _ in hardened.epsilon]
-            # A method that learns from data is fitted anew for each model; what it learnt of the
+            # A method that learns from data is fitted anew for each model; what it learnt from the
             # data alone is passed on, see `_fitted`.
             for i, s in itertools.product(range(len(hardened.epsilon)), range(hardened.seeds)):
                 model = hardened.model(hardened.epsilon[i], s)
@@ -136,7 +136,7 @@ def _named(methods: Any) -> dict[str, Explainer]:
 
 
 def _fitted(method: Explainer, X: pd.DataFrame, model: Model) -> Explainer:
-    """Fitted for this model; an autoencoder knows nothing of the model and is trained once."""
+    """Fitted for this model; an autoencoder does not depend on the model and is trained once."""
     if not (method.needs_data or method.uses_data):
         return method
     fresh = type(method)(**method.get_params(deep=False))
@@ -148,9 +148,9 @@ def _fitted(method: Explainer, X: pd.DataFrame, model: Model) -> Explainer:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Tradeoff:
-    """Answers of every method on every model, and what follows from them; `hf.tradeoff` makes it.
+    """Answers of every method on every model, and what follows from them; made by `hf.tradeoff`.
 
-    A file keeps its figures and no models: after `load`, what asks the models again is an error.
+    A file keeps the figures but no models: after `load`, asking the models again is an error.
 
     >>> import holdfast as hf
     >>> data = hf.datasets.overlapping(n=200)
@@ -209,9 +209,9 @@ class Tradeoff:
         return self.made.under_noise(method, sd=sd, draws=draws, seed=seed)
 
     def bounds(self) -> pd.DataFrame:
-        """By how much SCFE's step is longer on each model than on the plain one, and what bounds
-        that from both sides (Theorems 1 and 2, `holdfast.evaluation.bounds`): one line per row that
-        both models refuse.
+        """How much longer SCFE's step is on each model than on the plain one, and what bounds that
+        from both sides (Theorems 1 and 2, `holdfast.evaluation.bounds`): one line per row that both
+        models refuse.
 
         For methods that minimise (gap - score)^2 + lam |step|^2, that is `Descent(loss="score",
         norm=2)`. Steps are those of the tangent plane at the row, which for a linear model is the
@@ -223,7 +223,7 @@ class Tradeoff:
     # ---- figures
 
     def rows(self) -> pd.DataFrame:
-        """One line per method, epsilon, seed and row that was asked about: found or not, and the
+        """One line per method, epsilon, seed and row asked about: found or not, and the
         costs."""
         return self.found.rows()
 
@@ -268,10 +268,10 @@ class Tradeoff:
         enough.
 
         Args:
-            validity: by how much validity, averaged over the methods, may fall.
-            cost: by how much the cost of a row that is answered by both models may grow, as a share
-                of what it was.
-            accuracy: by how much accuracy may fall.
+            validity: how far validity, averaged over the methods, may fall.
+            cost: how much the cost of a row that both models answer may grow, as a share of what it
+                was.
+            accuracy: how far accuracy may fall.
         """
         table = (
             self.table()
@@ -343,12 +343,12 @@ class Tradeoff:
         }
 
     def to_json(self, path: str | Path | None = None) -> str:
-        """The same as JSON, written to a file where there is one to write to."""
+        """The same as JSON, also written to a file if a path is given."""
         return as_json(self.to_dict(), path)
 
     def save(self, path: str | Path) -> None:
-        """Write the format of the extension: .parquet has all figures, for `load`; .json what
-        `to_json` gives, and .csv what `table` gives."""
+        """Write the extension's format: .parquet has all figures, for `load`; .json what `to_json`
+        gives, and .csv what `table` gives."""
         content = {
             "epsilon": list(self.epsilon),
             "seeds": self.seeds,
@@ -364,7 +364,7 @@ class Tradeoff:
             {
                 ".parquet": lambda file: write_marked(file, self.rows(), "Tradeoff", content),
                 ".json": self.to_json,
-                ".csv": lambda file: self.table().to_csv(file, index=False),
+                ".csv": lambda file: write_csv(self.table(), file, index=False),
             },
         )
 

@@ -23,7 +23,7 @@ Net = TypeVar("Net", bound=nn.Module)
 
 
 def write_network(path: str | Path, tensors: dict[str, Tensor], content: dict[str, Any]) -> None:
-    """Write tensors and what there is to know about them."""
+    """Write tensors and what describes them."""
     plain = {name: value.detach().contiguous().clone() for name, value in tensors.items()}
     safetensors.write(path, plain, {MARK: content})
 
@@ -31,8 +31,8 @@ def write_network(path: str | Path, tensors: dict[str, Tensor], content: dict[st
 def read_network(
     path: str | os.PathLike[str], build: Callable[[dict[str, Any], dict[str, Tensor]], Made]
 ) -> Made:
-    """What `build` makes of the text and the tensors of a file; an error of its own says that the
-    file is damaged."""
+    """What `build` makes of a file's text and tensors; if it fails, an error says that the file is
+    damaged."""
     if not Path(path).is_file():
         raise FileError(f"no model file at {str(path)!r}")
     try:
@@ -57,7 +57,7 @@ def holds_images(path: str | os.PathLike[str]) -> bool:
 
 
 def part_of(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The tensors whose names begin so, by the rest of their names."""
+    """The tensors whose names begin like this, by the rest of their names."""
     return {
         name.removeprefix(prefix): value
         for name, value in tensors.items()
@@ -66,7 +66,7 @@ def part_of(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 
 def filled(make: Callable[[], Net], tensors: dict[str, Tensor]) -> Net:
-    """The network that `make` builds with these tensors, for use and not for training; it takes no
+    """The network that `make` builds with these tensors, for use and not for training, without
     other memory."""
     with torch.device("meta"):
         net = make()
@@ -75,13 +75,13 @@ def filled(make: Callable[[], Net], tensors: dict[str, Tensor]) -> Net:
 
 
 def laid_out(net: Net) -> Net:
-    """Channels last in memory, as convolutions are fastest."""
+    """Channels last in memory, where convolutions are fastest."""
     return cast(Any, net).to(memory_format=torch.channels_last)
 
 
 class StoredSettings(Settings, ABC):
-    """Settings of something that is trained on images and kept in a file of its own, with its
-    settings and history."""
+    """Settings of something that is trained on images and kept in its own file, with settings and
+    history."""
 
     lr: float
     seed: int

@@ -10,8 +10,7 @@ adds it on the way out. `ConvVAE` (Kingma & Welling 2014) is that of REVISE as H
 ran it. Both are trained by Adam.
 
 The VAE ends in a sigmoid. Digits are mostly black, and the first steps can push it so far down that
-it has no slope any more and stays black; its last bias therefore begins at the mean brightness of
-the images.
+it has no slope left and stays black; so its last bias begins at the mean brightness of the images.
 """
 
 import copy
@@ -25,6 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from holdfast._core.checks import trained_part
 from holdfast._core.progress import Progress
 from holdfast._core.rows import COLUMN_BLOCK, RowBlocks, chunks
 from holdfast.errors import SettingError
@@ -34,7 +34,7 @@ from holdfast.images.model import BATCH, ImagesLike, Size, as_images, padded, wo
 from holdfast.nn.stack import lent_generator
 
 MIDDLE = 0.5  # the grey that is 0 for the autoencoder
-DARKEST = 1e-3  # mean brightness that the VAE begins with at least, and its counterpart at most
+DARKEST = 1e-3  # the least mean brightness the VAE begins with; 1 minus it is the most
 
 
 class Codec(nn.Module, ABC):
@@ -103,7 +103,7 @@ class VariationalAutoencoder(Codec):
         c, h, w = size
         middle = -(-h // 4), -(-w // 4)
         # Transposed convolutions lead to 4 s - 1 pixels a side; zeros at the top and left fill up
-        # what is missing, and a negative number cuts off what is too much.
+        # what is missing, and a negative number cuts off the excess.
         top = h - (4 * middle[0] - 1)
         left = w - (4 * middle[1] - 1)
         flat = 64 * math.prod(middle)
@@ -155,8 +155,8 @@ class VariationalAutoencoder(Codec):
 class Sigmoid(nn.Module):
     """1 / (1 + exp(-x)) = (1 + tanh(x / 2)) / 2.
 
-    torch's own gives numbers at the end of a tensor other last bits, so an image would depend on
-    its place in the batch where its values do not fill whole lanes.
+    torch's own gives numbers at the end of a tensor other last bits, so if its values do not fill
+    whole lanes, an image would depend on its place in the batch.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -171,7 +171,7 @@ class LaidOut(nn.Module):
 
 
 def _laid_out(x: Tensor) -> Tensor:
-    """Channels last in memory, as convolutions are fastest."""
+    """Channels last in memory, where convolutions are fastest."""
     return x.contiguous(memory_format=torch.channels_last)
 
 
@@ -184,7 +184,7 @@ def _relu() -> nn.Module:
 
 
 class ImageCoder(StoredSettings):
-    """What both have in common: how they are trained, used and stored."""
+    """What both share: how they are trained, used and stored."""
 
     epochs: int
     batch_size: int
@@ -260,11 +260,7 @@ class ImageCoder(StoredSettings):
 
     def fitted(self) -> Codec:
         """The trained network, or an error that says what to do."""
-        if not hasattr(self, "net_"):
-            raise SettingError(
-                f"this {type(self).__name__} has not been fitted; call .fit(images) first"
-            )
-        return self.net_
+        return trained_part(self, "net_", ".fit(images)")
 
     def encode(self, x: Any) -> Tensor:
         """Images -> codes (n, *code); an image's code does not depend on the others."""
@@ -311,7 +307,7 @@ def check_takes(coder: ImageCoder, name: str, size: Size) -> None:
 
 
 def in_parts(of: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """of(x), so many rows at once as memory allows, and each row with the same bits in any
+    """of(x), as many rows at once as memory allows, each row with the same bits in any
     batch."""
     with torch.inference_mode(False), torch.no_grad():
         return torch.cat(

@@ -1,7 +1,8 @@
 """Residual networks as estimators: images and labels in, a classifier of images out.
 
 `SpectralResNet` is the network of DeDUCE (Höltgen et al. 2021), whose convolutions have operator
-norms of at most `coefficient`; `PlainResNet` the usual one that other methods are measured on. The
+norms of at most `coefficient`; `PlainResNet` is the usual one that other methods are measured on.
+The
 paper's own is 64 channels wide and trains for 50 epochs (`SpectralResNet.paper()`), which asks for
 a GPU; 16 channels are about 16 times cheaper.
 """
@@ -18,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from holdfast._core.checks import did_you_mean, listed
+from holdfast._core.checks import did_you_mean, listed, trained_part
 from holdfast._core.params import Settings
 from holdfast._core.progress import Progress, Shown
 from holdfast._core.types import Outcomes
@@ -34,7 +35,7 @@ Labelled = tuple[Any, Any]  # images and their labels
 
 
 class ImageClassifier(Settings, ABC):
-    """What estimators of images share: `fit` leaves a `model_`, and the rest asks that."""
+    """What estimators of images share: `fit` sets `model_`, and the rest asks that."""
 
     model_: ImageModel
     history_: list[Epoch]
@@ -52,8 +53,8 @@ class ImageClassifier(Settings, ABC):
         """Train on images and their labels; the same seed gives the same model.
 
         Afterwards `model_` is the model with all normalisation written into its weights, and
-        `history_` tells of the epochs; of an ensemble loss and accuracy are means over its members,
-        and accuracy on images held out is its own.
+        `history_` records the epochs. For an ensemble, loss and accuracy are means over its
+        members, and accuracy on images held out is its own.
 
         Args:
             images: bytes, or numbers from 0 to 1, (n, h, w) or (n, c, h, w).
@@ -61,8 +62,8 @@ class ImageClassifier(Settings, ABC):
             classes: the names in the order of the scores; None sorts what is in `labels`.
             held_out: images and labels to measure accuracy on after every epoch; nothing is learnt
                 from them.
-            progress: show a bar and a line per epoch on stderr, if it is a terminal; "lines": the
-                lines in any case.
+            progress: show a bar and a line per epoch on stderr, if it is a terminal; "lines" shows
+                the lines in any case.
             threads: how many threads torch may use meanwhile; 0 keeps your setting.
         """
         self.check()
@@ -97,11 +98,7 @@ class ImageClassifier(Settings, ABC):
 
     def fitted(self) -> ImageModel:
         """The model, once there is one."""
-        if not hasattr(self, "model_"):
-            raise SettingError(
-                f"this {type(self).__name__} has not been fitted; call .fit(images, labels) first"
-            )
-        return self.model_
+        return trained_part(self, "model_", ".fit(images, labels)")
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -135,7 +132,7 @@ class ResNetClassifier(ImageClassifier):
             )
 
     def schedule(self) -> Schedule:
-        """How the loop goes."""
+        """The settings of the loop."""
         return Schedule(**{f.name: getattr(self, f.name) for f in fields(Schedule)})
 
     def learnt(
@@ -158,8 +155,8 @@ class ResNetClassifier(ImageClassifier):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SpectralResNet(ResNetClassifier):
-    """A residual network whose convolutions have bounded operator norms, so that near features mean
-    near images.
+    """A residual network whose convolutions have bounded operator norms, so near features mean near
+    images.
 
     Args:
         coefficient: bound of the operator norms; batch normalisation and the last layer are not
@@ -178,6 +175,8 @@ class SpectralResNet(ResNetClassifier):
     >>> net = net.fit(digits.images / 16, digits.target)
     >>> net.score(digits.images / 16, digits.target) > 0.9
     True
+
+    Paper: hoeltgen2021 Networks.
     """
 
     coefficient: float = 4.0
@@ -195,6 +194,8 @@ class PlainResNet(ResNetClassifier):
     >>> import holdfast as hf
     >>> hf.images.PlainResNet.paper()
     PlainResNet(width=64, epochs=50)
+
+    Paper: hoeltgen2021 Networks.
     """
 
 
@@ -206,7 +207,7 @@ def network_by_name(kind: str, assignments: Sequence[str], seed: int = 0) -> Res
     if kind not in NETWORKS:
         raise SettingError(f"unknown --kind {kind!r}; {did_you_mean(kind, NETWORKS)}")
     cls = NETWORKS[kind]
-    known = [f.name for f in fields(cls) if f.name != "seed"]  # which is an argument here
+    known = [f.name for f in fields(cls) if f.name != "seed"]  # seed is an argument here
     return cls(**parse_settings(cls, f"a {kind} network", known, assignments), seed=seed)
 
 
@@ -215,7 +216,7 @@ Held = tuple[Tensor, Tensor]  # images held out, and the numbers of their classe
 
 @dataclass(frozen=True, eq=False)
 class TrainingImages:
-    """Images to learn from: what is in them, as numbers and by name, and some that are held out."""
+    """Images to learn from, what they show, as numbers and by name, and images held out."""
 
     x: Tensor
     y: Tensor  # (n,) numbers of their classes
@@ -265,7 +266,7 @@ def encoded(
 
 
 def places(labels: Outcomes, classes: list[Any], n: int) -> Tensor:
-    """The number (n,) of each label among classes that are known."""
+    """The number (n,) of each label among known classes."""
     known = {name: i for i, name in enumerate(classes)}
     given = _one_each(labels, n).tolist()
     strange = [label for label in dict.fromkeys(given) if label not in known]

@@ -35,7 +35,10 @@ TINY = 1e-12  # |ld| passes through 0 on the way from far to near
 
 
 def relative_gradient(ce_ld: tuple[Tensor, Tensor], mu: float) -> tuple[Tensor, Tensor]:
-    """Weights of grad ce and grad ld in (5), both (n,); the divisors count as constants."""
+    """Weights of grad ce and grad ld in (5), both (n,); the divisors count as constants.
+
+    Paper: hoeltgen2021 Eq. 5.
+    """
     ce, ld = ce_ld
     return mu / ce.clamp_min(TINY), -1 / ld.abs().clamp_min(TINY)
 
@@ -47,8 +50,8 @@ class DeDUCE(GreedyPixels):
 
     Args:
         mu: weight of the class loss in the relative gradient (5).
-        lam: weight of the class loss in the plain gradient (4), which is used when this is given; 0
-            leaves the density alone.
+        lam: weight of the class loss in the plain gradient (4), which is used if this is given;
+            with 0 only the density counts.
         momentum: share of the accumulated gradient that is kept.
         delta, limit, pixels, min_probability, max_iter, momentum_applies_to, shortcut, compact: see
             `GreedyPixels`.
@@ -62,6 +65,8 @@ class DeDUCE(GreedyPixels):
     >>> cfs = hf.DeDUCE().fit(net, images, labels).explain(net, images[:2], "all")
     >>> cfs.found.tolist()
     [True, True]
+
+    Paper: hoeltgen2021 Algorithm 1, Eq. 4.
     """
 
     title: ClassVar[str] = "few pixels, towards the wanted class and its density in feature space"
@@ -85,7 +90,7 @@ class DeDUCE(GreedyPixels):
         """Fit the densities of the classes to training images, or take those that came with the
         model's file.
 
-        A network without spectral normalisation is warned about, with its accuracy and how much
+        A network without spectral normalisation gets a warning, with its accuracy and how much
         features can change with an image.
         """
         net = ImageModel.of(model)
@@ -104,8 +109,8 @@ class DeDUCE(GreedyPixels):
                 "DeDUCE needs the labels of the images as well: .fit(model, images, labels)"
             )
         self.density_ = FeatureDensity(net).fit(images, labels)
-        # Without bounded norms an image far from all others can have features near theirs: the user
-        # sees by how much, since such a network may do all the same.
+        # Without bounded norms an image far from all others can have features near theirs. The user
+        # sees by how much, since such a network may still do.
         if not spectrally_normalised(net):
             norms = lipschitz(net, images)
             warning += (

@@ -58,8 +58,8 @@ def pooled(logits: Tensor) -> Tensor:
 
 
 def member_logits(model: ImageModel, x: Tensor) -> Tensor:
-    """(M, n, k) logits of the members of a model in eval_mode; one that is not an ensemble has
-    itself."""
+    """(M, n, k) logits of the members of a model in eval_mode; any other model is its own
+    member."""
     return model.module.each(x) if isinstance(model.module, Pool) else model(x)[None]
 
 
@@ -86,7 +86,7 @@ class Stacked(Pool):
         for i, (w, b) in enumerate(layers):
             self.register_buffer(f"weight{i}", w)  # (M, out, in)
             self.register_buffer(f"bias{i}", b)  # (M, out)
-        # Products of few rows, and what is left of many, are added up in another order.
+        # Products of few rows, and the remainder of many, are added up in another order.
         self.block = row_block(min(w[0].numel() for w, _ in layers))
 
     def each(self, x: Tensor) -> Tensor:
@@ -144,8 +144,7 @@ class TrainableNetworks:
         return out.view(h.shape)
 
     def folded(self) -> Stacked:
-        """What they compute once trained, with batch normalisation written into the layer behind
-        it.
+        """What they compute once trained: batch normalisation is written into the layer behind it.
 
         W (s h + t) + b  =  (W s) h + (W t + b),      s = g / sqrt(v + e),  t = beta - m s
         """
@@ -177,15 +176,15 @@ def architecture(sizes: Sequence[int]) -> nn.Sequential:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ImageEnsemble(ImageClassifier):
-    """Many small networks, trained together; `ImageEnsemble.of([...])` makes one of networks that
-    exist.
+    """Many small networks, trained together; `ImageEnsemble.of([...])` makes one of existing
+    networks.
 
     Args:
         members: how many networks.
         hidden: sizes of their hidden layers.
         epochs, batch_size, lr: of Adam on the cross-entropy, for each member.
-        attack: size of the step by which images are moved uphill while training; 0 trains on clean
-            images alone.
+        attack: size of the step by which images move uphill in training; 0 trains on clean images
+            alone.
         seed: weights and orders of the members are derived from it.
 
     >>> import holdfast as hf
@@ -298,7 +297,7 @@ def step(
     """One step on batches (M, b, d): the members' summed loss on clean images, and how many of
     those they got right.
 
-    The gradient by the clean images comes with that by the weights, in one pass.
+    One pass gives the gradient by the clean images and the one by the weights.
     """
     x = x.requires_grad_(attack > 0)
     optimizer.zero_grad(set_to_none=True)

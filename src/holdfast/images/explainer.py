@@ -1,24 +1,23 @@
-"""The contract of every method for images: pairs of an image and a wanted class in, the same pairs
-out.
+"""The contract of every method for images: pairs of an image and a wanted class go in, and the same
+pairs come out.
 
-As for tables, a subclass is a dataclass whose fields are its settings, and writes `search`. What an
-image may become is decided here: values stay between 0 and 1, pixels that are locked keep every
-bit, and the bare model judges what comes back.
+As for tables, a subclass is a dataclass whose fields are its settings, and defines `search`. What
+an image may become is decided here: values stay between 0 and 1, locked pixels keep every bit, and
+the bare model judges what comes back.
 """
 
 import time
 import warnings
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Self, cast, final
+from typing import Any, Self, cast, final
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from holdfast._core.params import Settings
 from holdfast._core.progress import Progress
 from holdfast._core.row_random import RowRandom
 from holdfast._core.rows import limited_threads, per_row
@@ -26,6 +25,7 @@ from holdfast._core.types import Outcomes
 from holdfast._core.version import version
 from holdfast.counterfactuals import Run
 from holdfast.errors import SettingError, TargetError
+from holdfast.explainer import Method
 from holdfast.images.model import ImageModel, ImageModelLike, ImagesLike, as_images, words
 from holdfast.images.result import ImageCounterfactuals
 from holdfast.problem import TimeBudget, check_limits
@@ -59,7 +59,7 @@ class ImageSearchProblem:
 
 @dataclass(frozen=True)
 class ImageFound:
-    """What a search came to."""
+    """What a search found."""
 
     x: Tensor  # (n, c, h, w)
     iterations: Tensor  # (n,) steps until the goal was met, or all of them
@@ -74,21 +74,13 @@ class ImageFound:
         return torch.full((len(self.x),), budget.ran_out)
 
 
-class ImageExplainer(Settings, ABC):
+class ImageExplainer(Method):
     """A way to find counterfactual images. Subclasses are dataclasses: fields are the settings.
 
     >>> import holdfast as hf
     >>> issubclass(hf.DeDUCE, hf.images.ImageExplainer)
     True
     """
-
-    title: ClassVar[str] = ""
-    paper: ClassVar[str] = ""
-    when: ClassVar[str] = ""  # one sentence: when to use it
-    cost: ClassVar[str] = ""  # one sentence: how many passes through the model it takes
-    needs_grad: ClassVar[bool] = True
-    needs_data: ClassVar[bool] = False
-    advice: ClassVar[str] = "try other settings"
 
     # how likely the wanted class must become; None: likelier than any other
     min_probability: float | None = None
@@ -103,10 +95,6 @@ class ImageExplainer(Settings, ABC):
     ) -> Self:
         """Learn what the method needs from data (learnt attributes end in _); some need nothing."""
         return self
-
-    def check(self, model: ImageModel) -> None:
-        """Raise an error if the settings cannot work with this model."""
-        return
 
     @final
     def explain(
@@ -123,8 +111,8 @@ class ImageExplainer(Settings, ABC):
         threads: int = 0,
         progress: bool = False,
     ) -> ImageCounterfactuals:
-        """Find, for every image, one of the wanted class that differs as little as the method knows
-        how.
+        """Find, for every image, one of the wanted class that differs as little as the method can
+        manage.
 
         Args:
             model: an `ImageModel`, a fitted network such as `SpectralResNet`, or what
@@ -133,9 +121,9 @@ class ImageExplainer(Settings, ABC):
             target: a class for all images, one per image, a `Target`, "all" for every class but an
                 image's own, or None for the likeliest other one.
             labels: the images' own classes, which "all" leaves out and tables and pictures name;
-                left out: what the model says.
+                by default what the model says.
             locked: pixels that may not change: booleans (h, w), (c, h, w) or (n, c, h, w).
-            seed: random numbers are derived from it and the contents of each image, nothing else.
+            seed: random numbers are derived from it and the contents of each image alone.
             batch_size: pairs worked on at once, which bounds the memory; answers do not depend on
                 it.
             time_budget: seconds for the whole call; pairs still open then come back as not found.
@@ -160,29 +148,30 @@ class ImageExplainer(Settings, ABC):
             problem = ImageSearchProblem(
                 net, x, goal, free, RowRandom.of(seed, x), budget, batch_size
             )
-            # What is met from the start is never searched: it stays as it is.
+            # A pair whose target is met from the start is not searched: it stays as it is.
             found = self._searched(problem, rows)
             scores = net.scores(found.x)
         searched = torch.where(goal.met(scores), int(Status.FOUND), int(Status.NOT_FOUND))
         codes = torch.where(done, int(Status.ALREADY_MET), searched)
         run = self._run(net, target, seed, time.perf_counter() - budget.start)
         return ImageCounterfactuals(
-            x,
-            found.x,
-            scores,
-            goal,
-            codes.numpy(),
-            self._reasons(codes, goal.value(scores), found.ran_out(budget), budget),
-            source.numpy(),
-            own[source].numpy(),
-            found.iterations.numpy(),
-            found.passes,
-            net.classes,
-            run,
+            x=x,
+            x_cf=found.x,
+            scores=scores,
+            goal=goal,
+            status_codes=codes.numpy(),
+            reasons=self._reasons(codes, goal.value(scores), found.ran_out(budget), budget),
+            source=source.numpy(),
+            own=own[source].numpy(),
+            iterations=found.iterations.numpy(),
+            passes=found.passes,
+            classes=net.classes,
+            run=run,
         )
 
     def _searched(self, problem: ImageSearchProblem, rows: Tensor) -> ImageFound:
-        """What the search makes of some pairs, among all of them: the others are as they were."""
+        """What the search makes of some pairs, put among all of them: the others stay as they
+        were."""
         n = len(problem)
         x_cf = problem.x.clone()
         iterations = torch.zeros(n, dtype=torch.int64)

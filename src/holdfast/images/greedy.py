@@ -11,14 +11,14 @@ until the class is met.
         x_I = clip(x_I - delta sign(M_I), 0, 1)
         P_I = P_I + 1
 
-A method says what the loss is (`look`), when a pixel is locked, and when it is enough: DeDUCE, JSMA
-and the greedy ensemble differ in nothing else. The algorithm printed in DeDUCE adds the step; with
-its gradients that would climb the loss, and its authors' code subtracts it as well.
+A method defines the loss (`look`), when a pixel is locked, and when to stop: DeDUCE, JSMA and the
+greedy ensemble differ in nothing else. The algorithm printed in DeDUCE adds the step; with its
+gradients that would climb the loss, and its authors' code also subtracts it.
 
-Pairs are worked on in slots. A pair that is finished leaves its slot to the next one in the queue,
-so the batch stays full until the end, and then shrinks. An exact shortcut saves passes: a pixel
-that is chosen but cannot move, being at the bound already, would be chosen again until it is
-locked, since nothing changes; its steps are counted and the next pixel is taken at once.
+Pairs are worked on in slots. A finished pair leaves its slot to the next one in the queue, so the
+batch stays full until the queue is empty, and then shrinks. An exact shortcut saves passes: a
+chosen pixel that cannot move, being at the bound already, would be chosen again until it is locked,
+since nothing changes; its steps are counted and the next pixel is taken at once.
 """
 
 from abc import abstractmethod
@@ -85,18 +85,18 @@ class GreedyPixels(ImageExplainer):
     """What all greedy pixel methods share.
 
     Args:
-        delta: by how much a pixel changes in a step.
-        limit: how often a pixel may be chosen at most; None for any number of times.
+        delta: how much a pixel changes in a step.
+        limit: how often a pixel may be chosen; None sets no limit.
         pixels: how many pixels change in a step.
         min_probability: the wanted class must become this likely.
-        max_iter: steps at most. What is met only after the last one counts as found here, but not
-            in the paper, whose code does not look again: `iterations == max_iter` tells those.
+        max_iter: the most steps. A target met only after the last one counts as found here, but not
+            in the paper, whose code does not look again: such pairs have `iterations == max_iter`.
         momentum: share of the accumulated gradient that is kept from step to step.
-        momentum_applies_to: "sign" (only the direction of a step, as the released code of DeDUCE
-            has it), or "choice" (which pixel is chosen as well, as printed).
+        momentum_applies_to: "sign" (only the direction of a step, as in DeDUCE's released code), or
+            "choice" (also which pixel is chosen, as printed).
         lock_at_bounds: a pixel that a step leaves at 0 or 1 is not chosen again.
         shortcut: skip the passes whose step cannot move its pixel.
-        compact: finished pairs make room for others; off, a batch waits for its slowest pair.
+        compact: finished pairs make room for others; if false, a batch waits for its slowest pair.
 
     >>> import holdfast as hf
     >>> [issubclass(method, hf.images.GreedyPixels) for method in (hf.DeDUCE, hf.JSMA)]
@@ -187,7 +187,10 @@ class GreedyPixels(ImageExplainer):
 
     def step(self, slots: PixelSlots, g: Tensor, priority: Tensor, over: Tensor) -> Tensor:
         """One step of every slot that is not over; returns which slots have nothing left to
-        change."""
+        change.
+
+        Paper: hoeltgen2021 Algorithm 1, Eq. 6.
+        """
         limit = LIMIT_OFF if self.limit is None else self.limit
         shut = (slots.steps >= limit) | slots.locked | ~slots.free
         g = g.masked_fill(shut, 0.0)
@@ -230,8 +233,8 @@ class GreedyPixels(ImageExplainer):
             # else the direction might turn while the pixel is chosen again
             blocked &= way == g.sign()
         best = torch.where(blocked, 0.0, priority).amax(1, keepdim=True)
-        # Of equal ones the first is chosen; those behind the best that moves are left for another
-        # step.
+        # Of equal ones the first is chosen; those behind the best one that can move wait for
+        # another step.
         ahead = blocked & (priority > best) & ~over[:, None]
         if not bool(ahead.any()):
             return push
@@ -245,7 +248,7 @@ class GreedyPixels(ImageExplainer):
         if slots.memory is None:
             return push
         # The gradient stays the same meanwhile: M after r steps is m^r M + g (1 - m^r) / (1 - m).
-        # What is locked now was still fed until then, and is never chosen again.
+        # What is locked now had gradients until then, and is never chosen again.
         kept = self.momentum ** used.to(g.dtype)[:, None]
         before = slots.memory * kept + g * ((1 - kept) / (1 - self.momentum))
         return g.masked_fill(ahead, 0.0) + self.momentum * before

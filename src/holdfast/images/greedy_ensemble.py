@@ -1,7 +1,7 @@
-"""Greedy pixels on an ensemble: very confident answers of many networks are answers of the kind
-they were shown.
+"""Greedy pixels on an ensemble: images of which many networks are very sure look like those they
+were shown.
 
-Schut et al. 2021. Where members disagree the ensemble is not sure, so asking for a high probability
+Schut et al. 2021. Where members disagree the ensemble is unsure, so asking for a high probability
 keeps a search where the training images were:
 
     g = grad ce(1/M sum_m z_m(x), t)                 z_m: logits of member m, t: the wanted class
@@ -41,6 +41,8 @@ class GreedyEnsemble(GreedyPixels):
     >>> nets = hf.images.ImageEnsemble(members=2, hidden=(16,), epochs=20).fit(images, labels)
     >>> hf.GreedyEnsemble(min_probability=0.9).explain(nets, images[:2], "all").found.tolist()
     [True, True]
+
+    Paper: hoeltgen2021 Baseline Schut.
     """
 
     title: ClassVar[str] = "few pixels, until an ensemble of networks is very sure"

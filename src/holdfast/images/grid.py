@@ -1,4 +1,4 @@
-"""Pictures of counterfactual images: the image, what became of it, and the difference, exact to the
+"""Pictures of counterfactual images: the image, its counterfactual and the difference, exact to the
 pixel."""
 
 from collections.abc import Sequence
@@ -21,11 +21,11 @@ By = Literal["pair", "image"]
 
 RED = 197, 27, 38
 BLUE = 0, 92, 172
-PALEST = 0.25  # of these colours, for the least change: a pixel that changes at all can be seen
+PALEST = 0.25  # share of these colours for the least change: every pixel that changes can be seen
 INK = 31, 41, 51
 QUIET = 82, 96, 109
 EDGE = 203, 210, 217
-SIDE = 168  # about how wide an image is; pictures are made for screens with two pixels a point
+SIDE = 168  # about how wide an image is; pictures are for screens with two pixels to the point
 MARGIN = 44
 GAP = 14
 BETWEEN = 56
@@ -42,8 +42,8 @@ FOOT = 4 * SMALL
 
 
 def colours(image: Tensor) -> Bytes:
-    """(c, h, w) -> (h, w, 3): one channel is grey, three are red, green and blue, of others the
-    mean is shown."""
+    """(c, h, w) -> (h, w, 3): one channel is grey, three are red, green and blue; any other number
+    is shown as its mean."""
     pixels = to_bytes(image.double().numpy())
     if len(pixels) != 3:
         pixels = (
@@ -59,7 +59,7 @@ def difference(before: Tensor, after: Tensor) -> Bytes:
     """(c, h, w) twice -> (h, w, 3): red where a pixel is brighter than before, blue where it is
     darker, else white.
 
-    Of several channels, the one that changes most.
+    If there are several channels, the one that changes most.
     """
     delta = (after.double() - before.double()).numpy()
     most = np.abs(delta).argmax(0)
@@ -119,7 +119,7 @@ def grid(
 
 
 def title(label: object, target: object, room: int) -> str:
-    """'4 → 9'; long names are cut, so that both can be told."""
+    """'4 → 9'; long names are cut so that both can be read."""
     text = f"{label} → {target}"
     if width_of(text, TITLE) <= room:
         return text
@@ -178,7 +178,7 @@ def _by_pair(cfs: "ImageCounterfactuals", shown: Ints, columns: int | None, zoom
 
 
 def _by_image(cfs: "ImageCounterfactuals", shown: Ints, images: list[int], zoom: int) -> Svg:
-    """A line per image: itself, then its counterfactuals by wanted class, and below them what
+    """A line per image: the image, then its counterfactuals by wanted class, and below them what
     changed."""
     high, wide = _shown_size(cfs.x, zoom)
     targets = cfs.goal.label.numpy()

@@ -1,6 +1,5 @@
-"""Images and answers as files. Nothing that is read here can run code."""
+"""Images and answers as files. Nothing read here can run code."""
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,6 +12,8 @@ from torch import Tensor
 
 from holdfast import datasets
 from holdfast._core.checks import did_you_mean, untyped
+from holdfast._core.files import whole_file
+from holdfast._core.parquet import content_of, damage_named, read_sealed, write_sealed
 from holdfast._core.types import Outcomes
 from holdfast.counterfactuals import run_of
 from holdfast.errors import FileError, SettingError
@@ -31,7 +32,7 @@ Read = TypeVar("Read")
 
 @dataclass(frozen=True)
 class Labelled:
-    """Images (n, c, h, w) with values from 0 to 1, and what they show, if that is known."""
+    """Images (n, c, h, w) with values from 0 to 1, and what they show, if known."""
 
     images: Tensor
     labels: NDArray[Any] | None
@@ -49,7 +50,7 @@ def read_images(path: str | Path, size: Size | None = None) -> Labelled:
     Args:
         path: images are bytes or numbers from 0 to 1, (n, h, w) or (n, c, h, w); labels integers or
             strings.
-        size: what each image must be, if that is known.
+        size: what each image must be, if known.
     """
     path = Path(path)
     hint = "expected an .npz file with an array 'images'"
@@ -110,9 +111,8 @@ def _loaded(path: Path, how: Callable[[Any], Read]) -> Read:
         raise FileError(f"no file at {str(path)!r}")
     try:
         return how(np.load(path, allow_pickle=False))
-    except Exception as error:  # whatever a file that is not what it claims to be leads to
-        # NumPy advises allowing pickles, which run code: that is bad advice for a file of unknown
-        # make.
+    except Exception as error:  # a file that is not what it claims to be may cause any error
+        # NumPy advises allowing pickles, which run code: bad advice for a file of unknown origin.
         plain = (
             "it holds Python objects or is not such a file"
             if "pickle" in str(error)
@@ -143,11 +143,11 @@ def write_images(path: str | Path, images: ImagesLike, labels: Outcomes | None =
     path = Path(path)
     if path.suffix.lower() != ".npz":
         raise FileError(f"cannot write {str(path)!r}: the name must end in .npz")
-    _write(path, lambda file: _zip(file, named))
+    _zip(path, named)
 
 
 def _zip(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
-    with path.open("wb") as file:  # by its name, numpy would write to another file
+    with whole_file(path) as file:
         np.savez_compressed(file, **cast(Any, arrays))
 
 
@@ -157,7 +157,7 @@ def _zip(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
 def save(cfs: "ImageCounterfactuals", path: Path) -> None:
     """Write what the extension asks for; see `ImageCounterfactuals.save`."""
     writers: dict[str, Callable[[Path], object]] = {
-        ".parquet": lambda file: untyped("pyarrow.parquet").write_table(_to_arrow(cfs), file),
+        ".parquet": lambda file: write_sealed(file, *_to_arrow(cfs)),
         ".npz": lambda file: _zip(file, arrays_of(cfs)),
         ".csv": lambda file: datasets.write_table(cfs.table(), file),
         ".json": lambda file: datasets.write_table(cfs.table(), file),
@@ -170,7 +170,7 @@ def save(cfs: "ImageCounterfactuals", path: Path) -> None:
         raise FileError(
             f"cannot write {str(path)!r}: the extension must be one of {', '.join(writers)}"
         )
-    _write(path, writers[kind])
+    writers[kind](path)
 
 
 def arrays_of(cfs: "ImageCounterfactuals") -> dict[str, NDArray[Any]]:
@@ -193,7 +193,7 @@ def _strings(names: NDArray[Any]) -> NDArray[Any]:
     return names.astype(str) if names.dtype == object else names
 
 
-def _to_arrow(cfs: "ImageCounterfactuals") -> Any:
+def _to_arrow(cfs: "ImageCounterfactuals") -> tuple[Any, dict[bytes, Any]]:
     """One line per pair; an image is a list of its values, channel by channel and line by line."""
     pa = untyped("pyarrow")
     wide = cfs.x[:1].numel() if len(cfs) else 1
@@ -202,8 +202,8 @@ def _to_arrow(cfs: "ImageCounterfactuals") -> Any:
         flat = pa.array(np.ascontiguousarray(values.numpy()).reshape(-1))
         return pa.FixedSizeListArray.from_arrays(flat, wide)
 
-    # Typed columns for what is long, one JSON text for what is about all pairs: no code is run by
-    # reading either.
+    # Typed columns for long data, one JSON text for what concerns all pairs: reading either runs no
+    # code.
     columns = {
         "image": lists(cfs.x),
         "counterfactual": lists(cfs.x_cf),
@@ -224,25 +224,14 @@ def _to_arrow(cfs: "ImageCounterfactuals") -> Any:
         "passes": cfs.passes,
         "goal": {"sign": cfs.goal.sign, "margin": cfs.goal.margin, "soft": cfs.goal.soft},
     }
-    return pa.table(columns).replace_schema_metadata(
-        {MARK: json.dumps(content, default=str).encode()}
-    )
+    return pa.table(columns), {MARK: content}
 
 
 def load(path: Path) -> "ImageCounterfactuals":
     """Read what `save` wrote as .parquet."""
-    if not path.is_file():
-        raise FileError(f"no file at {str(path)!r}")
-    try:
-        table: Any = untyped("pyarrow.parquet").read_table(path)
-    except Exception as error:
-        raise FileError(f"cannot read {str(path)!r}: {error}") from None
-    if MARK not in (table.schema.metadata or {}):
-        raise FileError(f"{str(path)!r} was not written by ImageCounterfactuals.save")
-    try:
-        return _from_arrow(table, json.loads(table.schema.metadata[MARK]))
-    except Exception as error:  # the file may say anything
-        raise FileError(f"{str(path)!r} is damaged ({type(error).__name__}: {error})") from None
+    table = read_sealed(path, MARK, "was not written by ImageCounterfactuals.save")
+    with damage_named(path):
+        return _from_arrow(table, content_of(table, MARK))
 
 
 def _from_arrow(table: Any, content: dict[str, Any]) -> "ImageCounterfactuals":
@@ -258,31 +247,23 @@ def _from_arrow(table: Any, content: dict[str, Any]) -> "ImageCounterfactuals":
     def numbers(name: str) -> NDArray[np.int64]:
         return np.array(table[name].to_numpy(), dtype=np.int64)
 
-    # The file may be anybody's: what does not fit together is an error before it is an answer.
+    # The file may be anybody's: parts that do not fit together are an error, never an answer.
     names = [c for c in table.column_names if c.startswith("score:")]
     if len(names) != len(content["classes"]):
         raise ValueError(f"{len(names)} scores of {len(content['classes'])} classes")
     columns = [torch.as_tensor(np.array(table[c].to_numpy())) for c in names]
     goal = BoundTarget(torch.as_tensor(numbers("target")), k=len(names), **content["goal"])
     return ImageCounterfactuals(
-        images("image"),
-        images("counterfactual"),
-        torch.stack(columns, 1),
-        goal,
-        numbers("status"),
-        table["reason"].to_pylist(),
-        numbers("row"),
-        numbers("own"),
-        numbers("iterations"),
-        int(content["passes"]),
-        tuple(content["classes"]),
-        run_of(content["run"]),
+        x=images("image"),
+        x_cf=images("counterfactual"),
+        scores=torch.stack(columns, 1),
+        goal=goal,
+        status_codes=numbers("status"),
+        reasons=table["reason"].to_pylist(),
+        source=numbers("row"),
+        own=numbers("own"),
+        iterations=numbers("iterations"),
+        passes=int(content["passes"]),
+        classes=tuple(content["classes"]),
+        run=run_of(content["run"]),
     )
-
-
-def _write(path: Path, how: Callable[[Path], object]) -> None:
-    """A file, or an error that says why there is none."""
-    try:
-        how(path)
-    except OSError as error:
-        raise FileError(f"cannot write {str(path)!r}: {error.strerror or error}") from None

@@ -1,6 +1,6 @@
 """JSMA: few pixels, one or two at a time, towards the wanted class; no density.
 
-As DeDUCE compares with it: the gradient of the cross-entropy of the wanted class, one pixel per
+In the form DeDUCE compares with: the gradient of the wanted class's cross-entropy, one pixel per
 step, and a pixel is closed once a step leaves it at 0 or 1. The original (Papernot et al., "The
 Limitations of Deep Learning in Adversarial Settings", 2016) only brightens, and chooses by
 saliency, one pixel or the best of all pairs:
@@ -46,6 +46,8 @@ class JSMA(GreedyPixels):
     >>> net = net.fit(digits.images / 16, digits.target)
     >>> hf.JSMA().explain(net, digits.images[:2] / 16, "all").found.tolist()
     [True, True]
+
+    Paper: hoeltgen2021 Baseline JSMA.
     """
 
     title: ClassVar[str] = "few pixels, by the gradient of the class loss or by saliency"
@@ -104,8 +106,8 @@ class JSMA(GreedyPixels):
             own = F.one_hot(goal.label, goal.k).to(scores.dtype)
             (a,) = torch.autograd.grad(scores, rows, own, retain_graph=True)
             (b,) = torch.autograd.grad(scores, rows, 1 - own)
-            # White cannot become brighter. All that is chosen does: a loss that falls with every
-            # pixel.
+            # White cannot become brighter. Every chosen pixel does: a loss that falls with each of
+            # them.
             ab = torch.stack([a.masked_fill(x >= 1, -torch.inf), b], 1).flatten(2)  # (n, 2, d)
             return torch.full_like(ab[:, 0], -1.0), ab
 
@@ -120,7 +122,7 @@ class JSMA(GreedyPixels):
 
 
 def saliency(a: Tensor, b: Tensor) -> Tensor:
-    """S: the product where a >= 0 and b <= 0, else 0; a of -inf for pixels that are out."""
+    """S: the product where a >= 0 and b <= 0, else 0; a is -inf for pixels that are out."""
     return a.clamp_min(0) * (-b).clamp_min(0)
 
 

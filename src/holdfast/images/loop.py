@@ -43,11 +43,11 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Epoch:
-    """What an epoch of training came to."""
+    """What an epoch of training gave."""
 
     epoch: int
     loss: float
-    accuracy: float  # while training
+    accuracy: float  # on the training batches
     held_out: float | None  # on images held out, if there are any
 
 

@@ -1,8 +1,8 @@
 """Classifiers of images: a batch of images in, class scores and the features behind them out.
 
-Any torch classifier works. Its features are what a named layer returns, averaged over places if
-that is a map; the residual networks of `holdfast.images.resnet` know theirs. As for tables, scores
-are logits.
+Any torch classifier works. Its features are what a named layer returns, averaged over places if it
+is a map; the residual networks of `holdfast.images.resnet` know theirs. As for tables, scores are
+logits.
 """
 
 import hashlib
@@ -43,9 +43,9 @@ def as_images(images: ImagesLike, size: Size | None = None) -> Tensor:
     Args:
         images: bytes from 0 to 255, or numbers from 0 to 1; an array or tensor (n, h, w) or (n, c,
             h, w).
-        size: what each image must be, if that is known.
+        size: what each image must be, if known.
     """
-    # what comes out can be differentiated by, wherever that is
+    # the result can be differentiated by, wherever this is called
     with torch.inference_mode(False), torch.no_grad():
         return _checked(images if isinstance(images, Tensor) else _from_array(images), size)
 
@@ -106,7 +106,7 @@ def padded(x: Tensor) -> Tensor:
     """`x` with black images appended, so that convolutions give each image the same bits in any
     batch.
 
-    Kernels treat single images, and what is left when a batch is shared out among threads, in
+    Kernels treat single images, and the remainder when a batch is shared out among threads, in
     another order; for products of matrices see `RowBlocks`.
     """
     missing = -len(x) % max(4, 2 * torch.get_num_threads())
@@ -167,17 +167,17 @@ class ImageModel:
 
         Args:
             module: a `torch.nn.Module` from images (n, c, h, w) with values from 0 to 1 to (n, k);
-                or what has a `model_` of its own, such as a fitted `SpectralResNet`.
+                or anything with a `model_`, such as a fitted `SpectralResNet`.
             size: channels, height and width of an image; our own networks know theirs.
             features: the name of the layer whose outputs are the features, as in
                 `dict(module.named_modules())`; only methods that look at the density of features
                 need it.
-            classes: names of the classes in the order of the scores; left out: 0, 1, 2, ...
-            outputs: what the module returns, "logits" (log-probabilities are some) or
+            classes: names of the classes in the order of the scores; by default 0, 1, 2, ...
+            outputs: what the module returns, "logits" (log-probabilities count as such) or
                 "probabilities".
         """
-        # What is wrapped already, or holds a model, comes back as it is, so that every function can
-        # take a module, an estimator or a model alike.
+        # What is wrapped already, or holds a model, comes back as it is, so every function can take
+        # a module, an estimator or a model alike.
         if isinstance(module, ImageModel):
             return module
         own = getattr(module, "model_", None)
@@ -214,9 +214,9 @@ class ImageModel:
         return self.layer is not None or isinstance(self.module, ResNet)
 
     def _probe(self) -> tuple[Tensor | None, Tensor]:
-        """Features and scores of a few grey images; an error that says what does not fit."""
-        # Found out here, what does not fit is told in words; in a search it would be a shape error
-        # from somewhere inside torch.
+        """Features and scores of a few grey images, or an error that says what does not fit."""
+        # Here a misfit is named in words; in a search it would be a shape error from somewhere
+        # inside torch.
         x = torch.linspace(0, 1, 8)[:, None, None, None].expand(8, *self.size).contiguous()
         try:
             z, raw = self._forward(x)
@@ -266,8 +266,8 @@ class ImageModel:
         return self._seen.pop(), raw
 
     def _hook(self, _: nn.Module, __: Any, out: Any) -> None:
-        """Keep what the layer returns; not the tensor itself, on which the next layer may work in
-        place."""
+        """Keep what the layer returns, but not the tensor itself, which the next layer may change
+        in place."""
         if not isinstance(out, Tensor) or out.ndim not in (2, 4):
             what = (
                 f"shape {tuple(out.shape)}"
@@ -350,7 +350,7 @@ class ImageModel:
     def _in_parts(self, images: ImagesLike, of: Callable[[Tensor], Tensor]) -> Tensor:
         x = as_images(images, self.size)
         with self.eval_mode():
-            if not len(x):  # not every module takes none
+            if not len(x):  # not every module takes an empty batch
                 return of(x.new_zeros(1, *self.size))[:0]
             return torch.cat([of(x[rows]) for rows in chunks(torch.arange(len(x)), BATCH)])
 
@@ -395,7 +395,7 @@ class ImageModel:
 
         Args:
             density: also keep these densities of the features, so that DeDUCE needs no training
-                images; left out: those in `density`, if there are any.
+                images; by default those in `density`, if there are any.
         """
         if not isinstance(self.module, ResNet):
             name = type(self.module).__name__
@@ -433,5 +433,5 @@ def _built(content: dict[str, Any], tensors: dict[str, Tensor]) -> ImageModel:
 
 
 def _fill(weights: Tensor, like: Tensor) -> Tensor:
-    """Weights with zero rows for the images that fill up a batch."""
+    """Weights, with zero rows for the images that fill up a batch."""
     return nn.functional.pad(weights.to(like.dtype), (0, 0, 0, len(like) - len(weights)))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MOST_CARDS = 12
 MOST_PAIRS = 500  # in the table of the report
-MOST_CLASSES = 20  # a table of every class against every class is legible up to there
+MOST_CLASSES = 20  # up to here a table of every class against every class is legible
 
 
 def pairs_table(cfs: "ImageCounterfactuals", most: int = 30) -> str:
@@ -46,7 +46,7 @@ def write_report(cfs: "ImageCounterfactuals", path: Path) -> Path:
     the `plot` extra."""
     found = np.flatnonzero(cfs.found)
     failed = np.flatnonzero(cfs.status_codes == Status.NOT_FOUND)
-    # Answers first: they are what one came for.
+    # Answers first: they are what readers come for.
     order = np.concatenate([found, failed, np.flatnonzero(cfs.status_codes == Status.ALREADY_MET)])
     listed = cards(cfs, np.sort(order[:MOST_PAIRS]))
     pixels, probability = charts(cfs, found)
@@ -72,7 +72,7 @@ def write_report(cfs: "ImageCounterfactuals", path: Path) -> Path:
 
 
 def charts(cfs: "ImageCounterfactuals", found: Ints) -> tuple[Markup | None, Markup | None]:
-    """Histograms of pixels changed and of probability, if the extra is there that draws them."""
+    """Histograms of pixels changed and of probability, if the extra that draws them is there."""
     try:
         for module in ("altair", "vl_convert"):
             optional(module, "plot")
@@ -128,7 +128,7 @@ def figures(cfs: "ImageCounterfactuals") -> list[tuple[str, str, str]]:
 
 
 def matrix(cfs: "ImageCounterfactuals") -> dict[str, Any] | None:
-    """Median pixels changed from every class to every other, for a table; None where that says
+    """Median pixels changed from every class to every other, for a table; None where it would say
     nothing."""
     found = cfs.found
     rows = np.unique(cfs.own[found])
@@ -153,8 +153,8 @@ def matrix(cfs: "ImageCounterfactuals") -> dict[str, Any] | None:
 
 
 def cards(cfs: "ImageCounterfactuals", pairs: Ints) -> list[dict[str, str]]:
-    """Pairs as strings and addresses of pictures; an image that is asked about several times is
-    made once."""
+    """Pairs as strings and addresses of pictures; an image asked about several times is made
+    once."""
     # Nine classes ask about the same image nine times, and PNG files are most of the page.
     images = {
         row: _url(colours(cfs.x[i]))

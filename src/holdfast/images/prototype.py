@@ -1,7 +1,7 @@
 """Prototype (VLK): images drawn towards prototypes in the code of an autoencoder.
 
-Van Looveren and Klaise, "Interpretable Counterfactual Explanations Guided by Prototypes", 2021;
-with the settings that their library has for digits, and as Höltgen et al. 2021 compare with it.
+Van Looveren and Klaise, "Interpretable Counterfactual Explanations Guided by Prototypes", 2021,
+with their library's settings for digits, as Höltgen et al. 2021 compare with it.
 
     minimise over x'   c max(0, p_l(x') - max_{i != l} p_i(x') + kappa)    l: the class of x0
                        + beta |x' - x0|_1 + |x' - x0|_2^2
@@ -15,13 +15,13 @@ with the settings that their library has for digits, and as Höltgen et al. 2021
         x_{k+1} = clip( x_0 + S_beta( v_k - lr sqrt(1 - k / steps) g - x_0 ), 0, 1 )
         v_{k+1} = clip( x_{k+1} + (k + 1) / (k + 4) (x_{k+1} - x_k), 0, 1 )
 
-S is soft shrinkage. The answer is the x_k of least beta l1 + l2^2 that has the wanted outcome, over
-all weights c: 10 times as much after one without an answer, else by bisection. Note that the hinge
-only drives away from l; it is the prototype that leads to t. The library has images with values
-from -0.5 to 0.5. Distances are the same in ours, and the autoencoder shifts its inputs itself.
+S is soft shrinkage. The answer is the x_k of least beta l1 + l2^2 with the wanted outcome, over all
+weights c: 10 times as large after one without an answer, else by bisection. Note that the hinge
+only drives away from l; the prototype leads to t. The library has images with values from -0.5 to
+0.5. Distances are the same in ours, and the autoencoder shifts its inputs itself.
 
 Two shortcuts leave every number as it is. Where the hinge is off its gradient is 0, so rows whose
-hinge was off at the step before go forward only, and again with the way back if it turns out to be
+hinge was off at the last step only go forward, and go again with the way back if it turns out to be
 on. And an x_k is judged only if the verdict can matter: it would be the best so far, or its row has
 had no success with this c. `passes` counts every image that goes through the model, with or without
 the way back.
@@ -57,12 +57,12 @@ class Prototype(ImageExplainer):
         beta: weight of the l1 distance, and threshold of the shrinkage.
         gamma: weight of what the autoencoder cannot reconstruct.
         theta: weight of the distance between the code and the prototype.
-        kappa: by how much probability another class should lead that of the image.
+        kappa: by how much probability another class should lead the image's.
         c: the first weight of the hinge.
         bisections, steps: how many weights c, and steps with each.
         lr: first step size; it falls with the root of the steps left.
         k: training images that a prototype is the mean of.
-        autoencoder: a `ConvAutoencoder`; one that knows images already is taken as it is.
+        autoencoder: a `ConvAutoencoder`; one that has learnt already is taken as it is.
         min_probability: how likely the wanted class must become; None: likelier than any other.
 
     >>> import holdfast as hf
@@ -74,6 +74,8 @@ class Prototype(ImageExplainer):
     >>> method = hf.images.Prototype(steps=100, c=10, autoencoder=coder).fit(net, images, labels)
     >>> method.explain(net, images[:2], "all").found.tolist()
     [True, True]
+
+    Paper: hoeltgen2021 Eq. 2, Baseline VLK.
     """
 
     title: ClassVar[str] = (
@@ -148,8 +150,8 @@ class Prototype(ImageExplainer):
         best = Cheapest(problem, self.beta)
         draw = self._draw(problem)
 
-        # `bisected` asks for the next weight, and for the next step, only when it has judged the
-        # last: so the time budget ends either loop.
+        # `bisected` asks for the next weight, and the next step, only when it has judged the last,
+        # so the time budget ends either loop.
         def weights() -> Iterator[Iterator[int]]:
             for _ in range(self.bisections):
                 best.begin()
@@ -207,7 +209,7 @@ def pull_of(net: Codec, proto: Tensor, theta: Tensor, gamma: float) -> Draw:
 
 
 def shrunk(v: Tensor, x: Tensor, beta: float) -> Tensor:
-    """Images v with changes from x made smaller by beta, and none where they are below it; in
+    """Images v with changes from x made smaller by beta, or undone where they are below it; in
     bounds."""
     return F.softshrink(v - x, beta).add_(x).clamp_(0, 1)
 
@@ -218,7 +220,7 @@ def prototypes(
     """The mean (n, e) of the k codes nearest to each code (n, e) among those predicted as its
     label.
 
-    A class with fewer than k of them gives all; with none, the second tensor (n,) is false.
+    A class with fewer than k of them gives all; if it has none, the second tensor (n,) is false.
     """
     proto = code.clone()
     known = torch.zeros(len(code), dtype=torch.bool)
@@ -245,8 +247,8 @@ class Hinge:
         self.kappa = kappa
         self.passes = len(problem)
         self.own = problem.model(problem.x).argmax(1)
-        # An image that has the wanted class already, only not with the probability asked for, must
-        # not leave it.
+        # An image that already has the wanted class, but not the probability asked for, must not
+        # leave it.
         self.used = self.own != problem.goal.label
         self.on = self.used.clone()  # at the last step
 
@@ -306,7 +308,7 @@ class Cheapest:
         self.steps = self.steps + 1
         delta = (new - self.problem.x).flatten(1)
         price = self.beta * l1.value(delta) + squared_l2.value(delta)
-        # What has not moved is known to fail: it would not be asked about otherwise.
+        # What has not moved is known to fail, or it would not be searched.
         rows = ((price > 0) & (~self.hit | (price < self.price))).nonzero().squeeze(1)
         if not len(rows):
             return self.hit

@@ -1,5 +1,5 @@
 """How real images look: two scores that ask different models, and how well a score tells data
-from something else.
+from anything else.
 
     reconstruction    |x - dec(enc(x))|_1 of an autoencoder of the data          lower is more real
     log_density       log p(z) of the classifier's features, z, under those
@@ -8,7 +8,7 @@ from something else.
     auroc    probability that an image from outside scores as less real than one from inside,
              ties counting half
 
-A score that cannot tell digits from letters says little about digits that a method made up; so look
+A score that cannot tell digits from letters says little about digits that a method made up, so look
 at `auroc` first.
 """
 
@@ -46,8 +46,8 @@ def realism(
     """One line per image, one column per score whose model is given.
 
     Args:
-        images: what `hf.images.ImageModel` takes, or `ImageCounterfactuals`: then their answers are
-            scored, and pairs without one have missing values.
+        images: what `hf.images.ImageModel` takes, or `ImageCounterfactuals`, whose answers are then
+            scored; pairs without one have missing values.
         vae: a fitted `ConvVAE`, or anything else with a `reconstruct`.
         density: a fitted `FeatureDensity` of the classifier.
 
@@ -95,6 +95,8 @@ def auroc(
     >>> import holdfast as hf
     >>> hf.images.auroc([0.1, 0.2, 0.3], [0.25, 0.9])
     0.8333333333333334
+
+    Paper: hoeltgen2021 Metric AUROC.
     """
     parts = [np.asarray(values, dtype=float).reshape(-1) for values in (inside, outside)]
     for name, values in zip(("inside", "outside"), parts, strict=True):

@@ -1,4 +1,4 @@
-"""Residual networks for small images, and the plain form of them that a search evaluates.
+"""Residual networks for small images, and the plain form that a search evaluates.
 
 The spectral one is the ResNet-18 of DeDUCE (Höltgen et al. 2021): a 3 x 3 stem without pooling,
 four stages of two blocks, widths w, 2w, 4w, 8w (w = 64 in the paper), LeakyReLU, shortcuts that
@@ -6,8 +6,8 @@ average pairs of pixels (keep every second one where the size is odd) and fill u
 zeros, and convolutions of bounded operator norm. The plain one is the usual ResNet-18: a 7 x 7 stem
 with stride 2 and max-pooling, ReLU, 1 x 1 convolutions as shortcuts.
 
-Once trained, `folded` writes normalisation into the weights: `ResNet` has convolutions with biases
-and nothing else.
+After training, `folded` writes normalisation into the weights: `ResNet` has convolutions with
+biases and nothing else.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from holdfast.images.spectral.norm import SpectralConv2d
 
 @dataclass(frozen=True)
 class Shape:
-    """What there is to know about a residual network besides its tensors."""
+    """What describes a residual network besides its tensors."""
 
     channels: int
     size: int | tuple[int, int]  # height and width of an image; one number for both

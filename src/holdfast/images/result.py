@@ -8,20 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from torch import Tensor
 
 from holdfast import datasets
 from holdfast._core.result import as_json
-from holdfast.counterfactuals import Answers, Run
+from holdfast.counterfactuals import Answers
 from holdfast.distances import Distance, distance_of
-from holdfast.target import BoundTarget
 
 if TYPE_CHECKING:
     from holdfast.images.grid import By, Order
     from holdfast.render.svg import Svg
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class ImageCounterfactuals(Answers):
     """Answers, pair by pair. Pairs without an answer stay, with the last attempt, their status and
     the reason.
@@ -36,23 +34,14 @@ class ImageCounterfactuals(Answers):
     (3, 3, [0])
     """
 
-    x: Tensor  # (n, c, h, w) the images that were asked about, repeated for each wanted class
-    x_cf: Tensor
-    scores: Tensor  # (n, k) of `x_cf`, by the bare model
-    goal: BoundTarget
-    status_codes: npt.NDArray[np.int64]  # (n,) Status
-    reasons: list[str]
-    source: npt.NDArray[np.int64]  # (n,) number of the image that is answered
     # (n,) number of the image's own class: its label, or what the model says
     own: npt.NDArray[np.int64]
     iterations: npt.NDArray[np.int64]  # (n,) steps of the search
     passes: int  # images that went forward and backward through the model
-    classes: tuple[Any, ...]
-    run: Run
 
     @property
     def label(self) -> npt.NDArray[Any]:
-        """(n,) the images' own classes: their labels, where they were given, else what the model
+        """(n,) the images' own classes: their labels if given, else what the model
         says."""
         return self._names(self.own)
 
@@ -68,7 +57,7 @@ class ImageCounterfactuals(Answers):
 
     @property
     def pixels(self) -> "pd.Series[float]":
-        """How many pixels change; of a coloured image those that change in any channel. Missing
+        """How many pixels change; in a coloured image, those that change in any channel. Missing
         without an answer."""
         return self._where_answered((self.x_cf != self.x).any(1).flatten(1).sum(1))
 
@@ -77,7 +66,7 @@ class ImageCounterfactuals(Answers):
 
         Args:
             norm: "l0" (number of values that change), "l1", "l2", "linf", or a `Distance`.
-            tolerance: changes up to it do not count.
+            tolerance: changes up to this size do not count.
         """
         delta = (self.x_cf.double() - self.x.double()).flatten(1)
         return self._where_answered(
@@ -117,7 +106,7 @@ class ImageCounterfactuals(Answers):
         return pd.DataFrame(columns)
 
     def to_dict(self) -> dict[str, Any]:
-        """The run, and the lines of `table` as records, as plain values; what is missing is
+        """The run, and the lines of `table` as records, in plain values; missing ones are
         None."""
         return {
             "summary": self.summary(),
@@ -126,7 +115,7 @@ class ImageCounterfactuals(Answers):
         }
 
     def to_json(self, path: str | Path | None = None) -> str:
-        """The same as JSON, written to a file where there is one to write to."""
+        """The same as JSON, also written to a file if a path is given."""
         return as_json(self.to_dict(), path)
 
     def summary(self) -> str:
@@ -166,20 +155,20 @@ class ImageCounterfactuals(Answers):
         """A picture of images, their counterfactuals and what changed: red is brighter than before,
         blue is darker.
 
-        What comes back is the text of an SVG picture, which notebooks show. Of a coloured image the
+        Returns the text of an SVG picture, which notebooks show. For a coloured image the
         difference is that of the channel that changes most.
 
         Args:
             path: also write it there, as .svg, or as .png, which needs the `plot` extra.
-            most: how many pairs are shown at most (by="image": how many images).
+            most: the most pairs shown (by="image": the most images).
             by: "pair" (image, counterfactual and difference beside each other), or "image" (one
                 line per image: the counterfactuals for all classes, the differences below them).
-            columns: pairs beside each other; left out: as many as fit a page.
+            columns: pairs beside each other; by default as many as fit a page.
             order: which pairs: "spread" evenly over all of them, the first as they were "asked", or
                 those that change the "fewest" or the "most" pixels.
-            pairs: numbers of the pairs to show instead, in this order. Left out: pairs with an
+            pairs: numbers of the pairs to show instead, in this order; by default pairs with an
                 answer.
-            zoom: side of a pixel in the picture; left out: what suits the size of the images.
+            zoom: side of a pixel in the picture; by default what suits the size of the images.
         """
         from holdfast.images.grid import grid
 

@@ -8,13 +8,13 @@ Joshi et al. 2019, as Höltgen et al. 2021 compare with it.
     stop if the wanted class is likely enough at y
     z <- z - step J_G^T ( grad ce(y) + lam sign(y - x0) )
 
-where nothing comes from pixels that are locked.
+where locked pixels contribute nothing.
 
-The derivative of |u| is the sign of u, 0 at 0. Steps belong to their limits: 1e-5 to 50,000 steps,
-1e-4 to 10,000 and 1e-3 to 5,000. The answer is y, so it differs from the image nearly everywhere.
+The derivative of |u| is the sign of u, 0 at 0. Step sizes go with limits: 1e-5 with 50,000 steps,
+1e-4 with 10,000 and 1e-3 with 5,000. The answer is y, so it differs from the image nearly
+everywhere.
 
-Pairs are worked on in slots, as in the greedy engine: one that is finished leaves its slot to the
-next.
+Pairs are worked on in slots, as in the greedy engine: a finished pair leaves its slot to the next.
 """
 
 from dataclasses import dataclass, replace
@@ -36,7 +36,7 @@ Optimizer = Literal["sgd", "adam"]
 STEPS: dict[Optimizer, float] = {"sgd": 1e-5, "adam": 0.05}
 BETAS = 0.9, 0.999
 TINY = 1e-8
-PROGRESS = 1e-3  # share of its loss by which a pair must get better within `patience` steps
+PROGRESS = 1e-3  # share of its loss by which a pair must improve within `patience` steps
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -46,11 +46,11 @@ class REVISE(ImageExplainer):
     Args:
         lam: weight of the distance.
         step: step size; None: 1e-5 for "sgd", 0.05 for "adam".
-        max_iter: steps at most. What is met only after the last one counts as found.
+        max_iter: the most steps. A target met only after the last one counts as found.
         optimizer: "sgd" (plain descent, as in the paper), or "adam", which needs far fewer steps.
-        patience: give up a pair whose loss has not fallen by a thousandth in this many steps; None:
-            never.
-        vae: a `ConvVAE`; one that knows images already is taken as it is.
+        patience: give up a pair whose loss has not fallen by a thousandth in this many steps; None
+            never does.
+        vae: a `ConvVAE`; one that has learnt already is taken as it is.
         min_probability: the wanted class must become this likely.
 
     >>> import holdfast as hf
@@ -63,6 +63,8 @@ class REVISE(ImageExplainer):
     >>> method = method.fit(net, images)
     >>> len(method.explain(net, images[:2], "all"))
     2
+
+    Paper: hoeltgen2021 Eq. 3, Baseline REVISE.
     """
 
     title: ClassVar[str] = "gradient descent over the image's code in a VAE"
@@ -156,8 +158,8 @@ class REVISE(ImageExplainer):
 
 @cache
 def correction(beta: float, steps: int) -> Tensor:
-    """1 - beta^t for t = 1 .. steps. Looked up, as powers of a tensor differ in the last bit with a
-    number's place."""
+    """1 - beta^t for t = 1 .. steps. Looked up, because the last bit of a tensor's powers depends
+    on a number's place."""
     return (1 - beta ** torch.arange(1, steps + 1, dtype=torch.float64)).float()
 
 
@@ -197,8 +199,8 @@ class LatentSlots:
     def refilled(
         self, done: Tensor, problem: ImageSearchProblem, waiting: Tensor, net: Codec
     ) -> tuple["LatentSlots", Tensor]:
-        """The slots with others in place of finished pairs, fewer of them if nobody waits; and who
-        still does."""
+        """The slots with waiting pairs in place of finished ones, fewer slots if none waits; and
+        the pairs that still wait."""
         if not len(done):
             return self, waiting
         stays = torch.ones(len(self.pair), dtype=torch.bool).index_fill_(0, done, False)

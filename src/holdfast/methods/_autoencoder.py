@@ -123,9 +123,9 @@ class TableAutoencoder:
         return rows_per_chunk(widest, CACHE_CELLS, block=ROW_BLOCK)
 
     def decode_columns(self, z: Tensor, x: Tensor, out: Tensor, *, soft: bool) -> None:
-        """Decode m points z (n m, latent) for each of n people x (n, d), a person's in a row, into
-        `out` (d, n m) (columns first); with probabilities in the columns of `groups` if `soft`, or
-        just logits."""
+        """Decode m points z (n m, latent) for each of n people x (n, d), one person after another,
+        into `out` (d, n m) (columns first); with probabilities in the columns of `groups` if
+        `soft`, or just logits."""
         n = len(x)
         parts = self._parts
         decode = self._engines[1].scores
@@ -168,8 +168,8 @@ class TableAutoencoder:
         return torch.cat([z, x[:, self.given].to(z.dtype)], 1)
 
     def _rows(self, raw: Tensor, x: Tensor | None) -> Tensor:
-        """What the decoder returns -> rows; given columns keep every digit of x, so its dtype is
-        that of the rows."""
+        """What the decoder returns -> rows; given columns keep every digit of x, so x sets the
+        dtype of the rows."""
         raw = raw[:, : len(self._parts.modelled)]
         if len(self.given) and x is not None:
             raw = self._parts.join(raw.to(x.dtype), x)
@@ -206,8 +206,8 @@ _MARK = "holdfast-autoencoder"
 
 
 def aligned(engine: Engine, *, outputs: bool = True) -> Engine:
-    """The same network with every layer, the last one only if `outputs`, filled up to whole blocks
-    by zeros.
+    """The same network with every layer (the last one only if `outputs`) filled up with zeros to
+    whole blocks.
 
     Products that end in another number of columns are slow, and for some numbers (5, 6, 7, 9, 10,
     11) what a row gets depends, in the last bit, on its place in the batch.
@@ -223,7 +223,7 @@ def _outputs(net: nn.Sequential) -> int:
 def _from_parts(content: Any, tensors: dict[str, Tensor]) -> TableAutoencoder:
     nets: dict[str, nn.Sequential] = {}
     for part in ("encoder", "decoder"):
-        # no memory before the tensors are there: the sizes are only a claim of the file
+        # no memory before the tensors are there: the file only claims these sizes
         with torch.device("meta"):
             net = build(content[part])
         state = {
@@ -260,8 +260,8 @@ class Parts:
 
     @cached_property
     def runs(self) -> list[tuple[slice, slice]]:
-        """Modelled columns that are neighbours in a row and in what the decoder gives: their places
-        in both."""
+        """The places, in a row and in what the decoder gives, of modelled columns that are
+        neighbours in both."""
         edges = (self.modelled.diff() != 1).nonzero().squeeze(1) + 1
         ends = [0, *(int(e) for e in edges), len(self.modelled)]
         first = [int(self.modelled[a]) for a, _ in pairwise(ends)]
@@ -299,7 +299,7 @@ def group_softmax(raw: Tensor, groups: Tensor) -> Tensor:
 
 
 def group_softmax_pull(soft: Tensor, g: Tensor, groups: Tensor) -> Tensor:
-    """(n, d) the gradient by raw of what has the gradient `g` by soft = group_softmax(raw).
+    """(n, d) the gradient by raw, from the gradient `g` by soft = group_softmax(raw).
 
     s_j (g_j - sum_l s_l g_l) in the columns of a group, l over its columns; g_j in all others.
     """
@@ -319,5 +319,5 @@ def log_levels(raw: Tensor, groups: Tensor) -> Tensor:
 
 
 def padded(x: Tensor, value: float) -> Tensor:
-    """With one more column, to which categories with fewer levels point."""
+    """With one more column, for categories with fewer levels to point to."""
     return torch.cat([x, x.new_full((len(x), 1), value)], 1)

@@ -1,11 +1,12 @@
 """Training of autoencoders over encoded rows.
 
-Losses are means over rows, divided by the number of columns. Adam, with early stopping: what is
-returned are the weights of the epoch with the least loss on rows held out.
+Losses are means over rows, divided by the number of columns. Adam, with early stopping: the weights
+returned are those of the epoch with the least loss on rows held out.
 """
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import pandas as pd
@@ -32,6 +33,18 @@ HIDDEN = (1024, 128)  # as Black et al. 2022 have it
 Objective = Callable[[Tensor, bool, float], Tensor]
 
 
+@dataclass(frozen=True)
+class Schedule:
+    """How fast an autoencoder learns, and when it stops; see `autoencoder`."""
+
+    epochs: int
+    batch_size: int
+    lr: float
+    patience: int
+    warm_up: int
+    weight_decay: float
+
+
 def autoencoder(
     X: pd.DataFrame | Tensor,
     schema: Schema,
@@ -53,22 +66,22 @@ def autoencoder(
 ) -> TableAutoencoder:
     """Train an autoencoder on a table, or on its encoding (n, d).
 
-    The VAE of C-CHVAE in the CARLA benchmark, but for its likelihood of numbers, is kind="vae",
+    The VAE of C-CHVAE in the CARLA benchmark, except for its likelihood of numbers, is kind="vae",
     hidden=(512, 256), latent=8, beta=0.3, warm_up=5, epochs=5, batch_size=32, weight_decay=1e-6.
 
     Args:
         kind: "autoencoder" (deterministic), or "vae".
         hidden, latent: layers between rows and latent points; the decoder has them in reverse.
-        given: numbers of encoded columns that the decoder is given and does not model, such as
+        given: numbers of the encoded columns that the decoder is given and does not model, such as
             those nobody can change.
         beta: weight of the VAE's divergence.
-        warm_up: the weight rises to beta over so many epochs, beta e / warm_up in epoch e = 0, 1,
+        warm_up: the weight rises to beta over this many epochs, beta e / warm_up in epoch e = 0, 1,
             ...; none of them but the last is a candidate for the best, as the loss on rows held out
-            is that with the whole beta.
-        epochs: at most so many passes over the data.
+            is the one with the whole beta.
+        epochs: at most this many passes over the data.
         weight_decay: adds weight_decay * w to the gradient of each weight w.
         held_out, patience: training stops once the loss on this share of the rows has not fallen
-            for so many epochs.
+            for this many epochs.
         seed: weights, order and noise come from it; the caller's generators stay as they are.
     """
     if kind not in ("autoencoder", "vae"):
@@ -101,12 +114,7 @@ def autoencoder(
             _objective(nets, groups, parts, beta, generator),
             bar,
             generator,
-            epochs=epochs,
-            batch_size=batch_size,
-            lr=lr,
-            patience=patience,
-            warm_up=warm_up,
-            weight_decay=weight_decay,
+            Schedule(epochs, batch_size, lr, patience, warm_up, weight_decay),
         )
     return TableAutoencoder(nets[0], nets[1], groups, history, given)
 
@@ -147,7 +155,7 @@ def _rows_of(X: pd.DataFrame | Tensor, schema: Schema) -> Tensor:
 def _learnt_and_held_out(
     x: Tensor, share: float, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Rows to learn from, and a share of them, at least one, to judge every epoch by."""
+    """Rows to learn from, and a share of all rows, at least one, to judge every epoch by."""
     order = torch.randperm(len(x), generator=generator)
     tested = min(len(x) - 1, max(1, round(share * len(x))))
     return x[order[tested:]], x[order[:tested]]
@@ -199,27 +207,21 @@ def _train(
     loss: Objective,
     bar: Progress,
     generator: torch.Generator,
-    *,
-    epochs: int,
-    batch_size: int,
-    lr: float,
-    patience: int,
-    warm_up: int,
-    weight_decay: float,
+    how: Schedule,
 ) -> tuple[tuple[float, float], ...]:
-    """Adam until the loss on `test` has not fallen for `patience` epochs; the best weights stay in
+    """Adam until the loss on `test` has not fallen for long enough; the best weights stay in
     `nets`."""
     parameters = [p for net in nets for p in net.parameters()]
-    optimizer: Any = torch.optim.Adam(parameters, lr=lr, weight_decay=weight_decay)
+    optimizer: Any = torch.optim.Adam(parameters, lr=how.lr, weight_decay=how.weight_decay)
     history: list[tuple[float, float]] = []
     best = math.inf
     epochs_since = 0
     best_states: list[dict[str, Tensor]] = []
-    bar.total(epochs)
-    for epoch in range(epochs):
+    bar.total(how.epochs)
+    for epoch in range(how.epochs):
         total = 0.0
-        share = min(1.0, epoch / warm_up) if warm_up else 1.0
-        for rows in chunks(torch.randperm(len(train), generator=generator), batch_size):
+        share = min(1.0, epoch / how.warm_up) if how.warm_up else 1.0
+        for rows in chunks(torch.randperm(len(train), generator=generator), how.batch_size):
             optimizer.zero_grad()
             value: Any = loss(train[rows], True, share)
             value.backward()
@@ -229,18 +231,18 @@ def _train(
             now = float(loss(test, False, 1.0))
         history.append((total / len(train), now))
         bar.step(1)
-        # Before the whole beta counts, another loss is minimised than is measured.
-        if epoch < warm_up - 1:
+        # Until the whole beta counts, the loss minimised is not the loss measured.
+        if epoch < how.warm_up - 1:
             continue
         epochs_since += 1
         if now < best:
             best = now
             epochs_since = 0
             best_states = [{k: v.clone() for k, v in net.state_dict().items()} for net in nets]
-        if epochs_since >= patience:
+        if epochs_since >= how.patience:
             break
     if not best_states:
-        raise SettingError(f"training the autoencoder diverged; lower lr ({lr:g})")
+        raise SettingError(f"training the autoencoder diverged; lower lr ({how.lr:g})")
     for net, state in zip(nets, best_states, strict=True):
         net.load_state_dict(state)
         net.eval().requires_grad_(False)

@@ -1,4 +1,4 @@
-"""The cheapest row with the wanted outcome that the search for each person has passed."""
+"""The cheapest row with the wanted outcome that the search has passed for each person."""
 
 import math
 
@@ -10,8 +10,8 @@ from holdfast.problem import SearchProblem
 
 
 class BestSoFar:
-    """The cheapest valid row for each person, and the nearest miss where there is none; columns
-    have the weights (d,) in the distance, if left out those of the schema."""
+    """The cheapest valid row for each person, or the nearest miss; the distance gives columns
+    the weights (d,), by default those of the schema."""
 
     def __init__(
         self, problem: SearchProblem, distance: Distance, weight: Tensor | None = None
@@ -41,11 +41,11 @@ class BestSoFar:
         return met
 
     def judge(self, p: Tensor) -> Tensor:
-        """The same of rows p whose gap is not known yet."""
+        """The same for rows p whose gap is not known yet."""
         return self.offer(p, self.problem.gap(p))
 
     def take(self, other: "BestSoFar", rows: Tensor) -> None:
-        """Keep what another search found for `rows` of it, where that is better."""
+        """Keep what another search found for `rows` where that is better."""
         cost = other.cost[rows]
         miss = other.miss[rows]
         better = torch.where(other.found[rows], cost < self.cost, ~self.found & (miss > self.miss))
@@ -54,7 +54,7 @@ class BestSoFar:
         self.miss = torch.maximum(self.miss, miss)
 
     def put(self, rows: Tensor, other: "BestSoFar") -> None:
-        """Take over what another search found for some rows, its first ones."""
+        """Take over what another search found for some rows, the first ones it has."""
         n = len(rows)
         self.z[rows] = other.z[:n]
         self.cost[rows] = other.cost[:n]
@@ -103,8 +103,8 @@ class BestOfWalk(BestSoFar):
         self.shortfalls.clear()
 
     def done(self, last: Tensor) -> tuple[Tensor, Tensor]:
-        """What is kept of each row (the last attempt where nothing was found), and whether it was
-        found."""
+        """What is kept for each row (the last attempt if nothing was found), and whether it is an
+        answer."""
         if self.points:
             self._compare()
         return torch.where(self.found[:, None], self.z, last), self.found

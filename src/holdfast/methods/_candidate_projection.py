@@ -16,7 +16,7 @@ class CandidateProjection:
     `_candidates`.
 
     It finds the same rows, up to rounding: steps along a grid are counted from the person's own
-    value, where that is on the grid, and not from its origin, which saves comparing the two.
+    value, if that is on the grid, and not from the grid's origin, which saves comparing the two.
     """
 
     def __init__(self, feasible: FeasibleSet) -> None:
@@ -33,7 +33,7 @@ class CandidateProjection:
         self.parts += [(c, Levels(feasible, c)) for c in (slice(a, b) for a, b in encoding.spans)]
 
     def only(self, feasible: FeasibleSet, rows: Tensor) -> "CandidateProjection":
-        """That of some of the people, with what they can reach."""
+        """The projection for some of the people."""
         chosen = copy(self)
         chosen.feasible = feasible
         chosen.parts = [(columns, part.only(rows)) for columns, part in self.parts]
@@ -64,8 +64,8 @@ class CandidateProjection:
 
     @property
     def by_column(self) -> bool:
-        """Is each column, and each category, brought within reach by itself, whatever the others
-        hold?"""
+        """Can each column, and each category, be brought within reach by itself, whatever the
+        others hold?"""
         return not (self.feasible.encoding.max_changes or len(self.feasible.encoding.rules))
 
     def _row_by_row(self, z: Tensor, people: slice, some: Tensor) -> Tensor:
@@ -75,7 +75,7 @@ class CandidateProjection:
 
 
 class Part(ABC):
-    """Some columns: brings candidates (columns, n, m) of people to values they may take, in
+    """Some columns: moves people's candidates (columns, n, m) to values they may take, in
     place."""
 
     # names of the tensors (columns, n, 1) that have an entry for each person
@@ -156,6 +156,6 @@ class Levels(Part):
         if self.any_shut:
             z += self.shut[:, people]
         torch.eq(z, z.amax(0), out=z)
-        # two are equally strong: the first; argmax is far slower than all of this
+        # the first of two equally strong ones; argmax is far slower than all of this
         if int(z.sum()) != z[0].numel():
             z.copy_(torch.zeros_like(z).scatter_(0, z.argmax(0, keepdim=True), 1.0))

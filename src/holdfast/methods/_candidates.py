@@ -1,10 +1,10 @@
-"""Many candidates per person, weighed at once: made reachable, judged, and the cheapest that
-succeeds kept.
+"""Many candidates per person, weighed at once: made reachable and judged; the cheapest success is
+kept.
 
 Candidates are tensors (d, n, m): columns first, then people, then the m candidates of each. What
 belongs to a person or to a column is then one number beside m candidates, so every operation runs
-along these, however few columns there are, and a model gets the lot as a transposed view. On rows
-(n m, d) the same steps cost several times the model.
+along these, however few columns there are, and a model gets all of them as a transposed view. On
+rows (n m, d) the same steps cost several times as much as the model.
 """
 
 import math
@@ -22,8 +22,8 @@ from holdfast.methods._candidate_projection import CandidateProjection
 from holdfast.nn.relu_network import Engine
 from holdfast.problem import SLACK, SearchProblem
 
-# Weighed before the time is looked at, and fewer where a layer is so wide that these would leave
-# the cache.
+# Weighed between two looks at the time; fewer where a layer is so wide that they would leave the
+# cache.
 CANDIDATES = 1 << 14
 
 # of people, samples: their candidates, into a tensor (d, n, m)
@@ -52,8 +52,8 @@ class Nearest(NamedTuple):
 
 
 class Candidates:
-    """The people of a problem, who may each be given many candidates; the nearest is nearest by
-    `distance`, in which columns have the weights (d,), or 1."""
+    """The people of a problem, each with many candidates; the nearest is nearest by `distance`,
+    in which columns have the weights (d,), or 1."""
 
     def __init__(
         self, problem: SearchProblem, distance: Distance, weight: Tensor | None = None
@@ -66,7 +66,7 @@ class Candidates:
         widest = max([problem.x.shape[1]] + [len(w) for w, _ in (engine.weights if engine else ())])
         self.at_once = min(CANDIDATES, rows_per_chunk(widest))
         self.memory = Scratch(problem.x)
-        # (n, 1) is it s_1 that should lead?
+        # (n, 1) should s_1 lead?
         self.up = (problem.goal.label[:, None] == 1) == (problem.goal.sign > 0)
         self.directions = {v for v in (False, True) if bool((self.up == v).any())}
         self.projection = CandidateProjection(problem.feasible)
@@ -75,7 +75,7 @@ class Candidates:
         return len(self.problem)
 
     def only(self, rows: Tensor) -> "Candidates":
-        """Some of the people: how finished rows leave."""
+        """Some of the people: finished rows leave."""
         if len(rows) == len(self):
             return self
         part = copy(self)
@@ -86,9 +86,9 @@ class Candidates:
 
     def nearest(self, samples: int, place: Place, *, ordered: bool = False) -> Nearest:
         """The cheapest success among the `samples` candidates that `place` gives each person;
-        people it does not come to in time have none. Of candidates that are `ordered`, nearest
-        first up to what making them reachable does, the first success is taken, which saves
-        measuring all."""
+        people it does not get to in time have none. If candidates are `ordered`, nearest first
+        before they are made reachable, the first success is taken, which saves measuring
+        all."""
         best = Nearest.start(self.problem.x.clone())
         everyone = torch.arange(len(self))
         for batch in _parts(samples, self.at_once):
@@ -119,7 +119,7 @@ class Candidates:
         return Nearest(found.T, self._cost(found - x).masked_fill_(~ok, torch.inf), at)
 
     def met(self, z: Tensor, people: slice) -> Tensor:
-        """(n, m) do reachable candidates get the wanted outcome, with a little to spare?"""
+        """(n, m) which reachable candidates get the wanted outcome, with a little to spare?"""
         _, n, m = z.shape
         flat = z.flatten(1)
         if self.lead:
@@ -156,8 +156,8 @@ class Candidates:
 
 
 class Scratch:
-    """Room for one tensor after the other: pages fresh from the system cost as much as what is
-    written to them."""
+    """Room for one tensor after the other: fresh pages from the system cost as much as writing to
+    them."""
 
     def __init__(self, like: Tensor) -> None:
         self.room = like.new_empty(0)
@@ -185,8 +185,9 @@ class Lead:
 
 
 def column_sum(v: Tensor) -> Tensor:
-    """(d, ...) -> (...), overwrites v. The order of the sum depends on d alone, not, as that of
-    torch.sum, on the place in memory too: a row's answer must not change with its neighbours."""
+    """(d, ...) -> (...), overwrites v. The order of the sum depends on d alone, while that of
+    torch.sum also depends on the place in memory: a row's answer must not change with its
+    neighbours."""
     d = len(v)
     while d > 1:
         half = -(-d // 2)

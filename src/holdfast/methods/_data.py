@@ -37,7 +37,7 @@ class DataMethod(Explainer):
 
     def data_by_label(self, problem: SearchProblem) -> Iterator[tuple[Tensor, Tensor]]:
         """For each label the people (r,) who have it, and the data rows (m, d) with the outcome
-        that they ask for."""
+        they ask for."""
         for label in range(problem.goal.k):
             people = (problem.goal.label == label).nonzero().squeeze(1)
             if len(people):
@@ -76,11 +76,11 @@ def scores_of(x: Tensor, model: Model) -> Tensor:
 
 
 def classes_of(scores: Tensor, model: Model, y: Outcomes | None = None) -> Tensor:
-    """(n,) the class of each data row: y, or what the model says where that is not known."""
+    """(n,) the class of each data row: y, or what the model says if y is not known."""
     return scores.argmax(1) if y is None else Target(y).bind(model, scores).label
 
 
 def have_outcome(problem: SearchProblem, label: int, scores: Tensor) -> Tensor:
     """(m,) which data rows, by their scores (m, k), have the outcome that people with this label
-    ask for?"""
+    ask for."""
     return replace(problem.goal, label=torch.full((len(scores),), label)).met(scores)

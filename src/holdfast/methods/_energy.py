@@ -2,7 +2,7 @@
 
     phi_k (E + 1e-3 E^2),   phi_k = a (b + k)^-0.9,   b = round(T / 25),   a = b / 10
 
-E = -M(x)_t is a logit. Neither the paper on ECCCo nor that on Counterfactual Training has phi or
+E = -M(x)_t is a logit. Neither the ECCCo paper nor the Counterfactual Training paper has phi or
 the 1e-3: they are in the authors' code, and without phi the energy would weigh 20 to 200 times as
 much. phi is 0 for T <= 12.
 """

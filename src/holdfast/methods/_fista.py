@@ -1,12 +1,12 @@
-"""Accelerated proximal steps (FISTA) with a weight of the loss found by bisection: what elastic
-nets have in common.
+"""Accelerated proximal steps (FISTA), with the weight of the loss found by bisection: what elastic
+nets share.
 
     for each weight c:   v_0 = z_0 = x
         z_{k+1} = step(v_k)             a gradient step on c * loss, then a proximal one
         v_{k+1} = z_{k+1} + k / (k + 3) (z_{k+1} - z_k)
 
-A row that had an answer on the way tries a smaller c next, half-way to the largest without one; the
-others one that is 10 times as large, or half-way to the smallest with one. Beck and Teboulle 2009;
+A row that had an answer on the way tries a smaller c next, half-way to the largest without one.
+Others try one 10 times as large, or half-way to the smallest with one. Beck and Teboulle 2009;
 Carlini and Wagner 2017 (bisection).
 """
 
@@ -44,7 +44,7 @@ def bisected(x: Tensor, c: Tensor, rounds: Iterable[Iterable[int]], step: Step) 
 
 
 def rounds_of(problem: SearchProblem, bisections: int, steps: int) -> Iterator[Iterable[int]]:
-    """So many weights with 0 .. steps - 1 each, within the time budget."""
+    """This many weights with steps 0 .. steps - 1 each, within the time budget."""
     for i in range(bisections):
         if i and problem.budget.over():
             return

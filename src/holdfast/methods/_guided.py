@@ -1,5 +1,5 @@
-"""Gradient descent until the model is sure enough: what ECCCo, Gravitational and ClaPROAR have in
-common.
+"""Gradient descent until the model is sure enough: what ECCCo, Gravitational and ClaPROAR
+share.
 
     minimise over z    CE(M(z), t) + lam * sum_j w_j |z_j - x_j| + term(z, t)
                        z reachable from x, from z = x
@@ -12,8 +12,8 @@ as it was.
 
 Gradients are taken at the nearest reachable row of z and applied to z, as in `_walk.py`, and mature
 is what that row is. A column that may only rise can come back on the way, never below where it was.
-A target that asks for more than tau, by a probability or a margin, is waited for. A row that never
-matures keeps its last point, and counts if the model gives it the wanted outcome.
+If a target asks for more than tau, by a probability or a margin, the row goes on until that is met.
+A row that never matures keeps its last point, and counts if the model gives it the wanted outcome.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ from holdfast.problem import SLACK, SearchProblem
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class GuidedMethod(Explainer):
-    """Gradient descent on cross-entropy, distance and a term of the method's own.
+    """Gradient descent on cross-entropy, distance and the method's own term.
 
     Args:
         lam: weight of the distance.
@@ -61,7 +61,7 @@ class GuidedMethod(Explainer):
         return until_met(problem, self.walk(problem), self.steps)[0]
 
     def walk(self, problem: SearchProblem) -> "GuidedWalk":
-        """The rows at their start, with all that the method's term needs."""
+        """The rows at their start, with all the method's term needs."""
         return GuidedWalk(self, problem)
 
     def by_scores(self, walk: "GuidedWalk", scores: Tensor, s: Tensor, t: int) -> Tensor:
@@ -86,7 +86,7 @@ class GuidedWalk(Walk):
         # gap.
         level = torch.sigmoid(goal.least + SLACK).expand(len(problem))[:, None]
         enough = level.clamp_min(how.tau).to(self.z.dtype)
-        # As a walk is there when it is below 0, not at it.
+        # A walk has arrived when it is below 0, not at it.
         self.below = torch.nextafter(enough, torch.zeros_like(enough))  # (n, 1)
 
     def only(self, rows: Tensor) -> None:
@@ -107,11 +107,11 @@ class GuidedWalk(Walk):
         return self.below - s.gather(1, self.label)
 
     def by_row(self, grad: Tensor, p: Tensor) -> Tensor:
-        """(n, d) the gradient with that of what the term says about the rows p themselves."""
+        """(n, d) the gradient, with what the term says about the rows p themselves."""
         return grad
 
 
 def softmax(scores: Tensor) -> Tensor:
-    """(n, k) row by row, in half the time that torch's own takes for few classes."""
+    """(n, k) row by row, in half the time torch's own takes for few classes."""
     e = (scores - scores.amax(1, keepdim=True)).exp_()
     return e / e.sum(1, keepdim=True)

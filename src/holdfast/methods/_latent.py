@@ -1,4 +1,4 @@
-"""What methods that search in the latent space of an autoencoder have in common."""
+"""What methods that search in the latent space of an autoencoder share."""
 
 from dataclasses import dataclass, fields
 from typing import ClassVar
@@ -32,7 +32,7 @@ class LatentMethod(Explainer):
     regression = True
     needs_grad = False
     needs_data = True
-    conditioned: ClassVar[bool] = True  # is the autoencoder given the columns that cannot change?
+    conditioned: ClassVar[bool] = True  # does the decoder see the columns that cannot change?
 
     kind: Kind = "vae"
     hidden: tuple[int, ...] = (512, 256)  # this and the latent numbers as in the CARLA benchmark
@@ -43,8 +43,8 @@ class LatentMethod(Explainer):
     autoencoder: TableAutoencoder | None = None
 
     def __repr__(self) -> str:
-        """As for every method, with what it adds to these settings first: stored answers are known
-        by it."""
+        """As for every method, but the settings it adds come first: stored answers are known by
+        them."""
         shared = [f.name for f in fields(LatentMethod)]
         ordered = sorted(fields(self), key=lambda f: f.name in shared)
         changed = [
@@ -70,7 +70,7 @@ class LatentMethod(Explainer):
     def ready_autoencoder(
         self, X: Rows, schema: Schema, given: Tensor | None = None, progress: bool = False
     ) -> TableAutoencoder:
-        """That of the settings, or else one trained on rows."""
+        """The autoencoder of the settings, or one trained on rows."""
         return self.autoencoder or autoencoder(
             X,
             schema,

@@ -11,7 +11,7 @@
 Ribeiro et al. 2016 (LIME), as "RoCourseNet" (Guo et al. 2023) runs it under ROAR; on columns scaled
 to [0, 1] the range is 1. Most of the time goes into the model's scores of the neighbours. The rest
 is kept below that: 16 random bits per value, looked up in tables of quantiles, and normal equations
-that leave out the products known to be zero, as two levels of one category never meet.
+without the products known to be zero, since two levels of one category never meet.
 """
 
 import itertools
@@ -30,9 +30,9 @@ from holdfast.schema.encoding import Encoding
 # start and stop of columns that belong together, and whether they are one category
 Block = tuple[int, int, bool]
 
-# numbers in the rows that the model gets at once: what stays in the cache is faster
+# numbers in the rows the model gets at once: what stays in the cache is faster
 SCORED = 1 << 16
-TAIL = 32  # so few columns at the end are multiplied as one block, zeros and all
+TAIL = 32  # this few columns at the end are multiplied as one block, zeros and all
 LIMIT = math.log((1 - 1e-6) / 1e-6)  # the log-odds of a probability of 1 - 1e-6
 QUANTILES = 1 << 16
 
@@ -49,7 +49,7 @@ class Plane:
 
 
 def shares_of(x: Tensor, encoding: Encoding) -> Tensor:
-    """(d,) how often the data `x` (n, d) take each level; 0 in columns of numbers."""
+    """(d,) how often each level occurs in the data `x` (n, d); 0 in columns of numbers."""
     return torch.where(encoding.one_hot, x.double().mean(0), 0.0)
 
 
@@ -63,7 +63,7 @@ def fit_planes(
     ridge: float,
     intercept: bool,
 ) -> Plane:
-    """The plane of each row. Rows, and if need be their neighbours, come in parts that fit into the
+    """The plane of each row. Rows, and if need be their neighbours, come in parts that fit in the
     cache."""
     n, d = problem.x.shape
     neighbors = Neighbors.of(problem.feasible.encoding, shares, noise)
@@ -72,7 +72,7 @@ def fit_planes(
     b = problem.x.new_zeros(n)
     # fresh memory costs more than what is in it
     room = problem.x.new_empty(len(parts[0]) if parts else 0, samples, d)
-    goal = None  # that of the neighbours; mostly the same from part to part
+    goal = None  # the neighbours' goal; mostly the same from part to part
     for i in problem.steps(len(parts)):
         part = problem[parts[i]]
         z = room[: len(parts[i])]
@@ -95,9 +95,9 @@ def fit_planes(
 
 
 def _together(cells: int) -> int:
-    """How many rows of `cells` numbers each to handle at once. Batches are whole blocks, so with a
-    power of two below a block, or whole blocks, a chunk has the same size whatever the batch: the
-    same row, the same bits."""
+    """How many rows of `cells` numbers each to handle at once. Batches are whole blocks, so a power
+    of two below a block, or whole blocks, give chunks of one size whatever the batch: the same row,
+    the same bits."""
     most = rows_per_chunk(cells)
     return most // ROW_BLOCK * ROW_BLOCK if most >= ROW_BLOCK else 1 << (most.bit_length() - 1)
 

@@ -21,7 +21,7 @@ from holdfast.nn.stack import ModelStack, Stack
 
 
 class Value(NamedTuple):
-    """What is known about n rows after one pass."""
+    """What one pass tells about n rows."""
 
     total: Tensor  # (n,) the sum of J over the models
     least: Tensor  # (n,) the lowest probability that a model gives to the row itself
@@ -33,7 +33,7 @@ PathValue = Callable[[Tensor], Value]
 
 
 class Path(NamedTuple):
-    """The points on the lines: where they start, and how much each of them counts."""
+    """The points on the lines: where the lines start, and how much each point counts."""
 
     baseline: Tensor  # (d,)
     t: Tensor  # (P,)
@@ -71,8 +71,8 @@ def stack_value(models: ModelStack, y: Tensor, path: Path) -> PathValue:
 
 
 def own_and_slope(p: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
-    """Of probabilities (.., k): that of the class marked by `own`, and its derivative by the scores
-    (.., k).
+    """The probability, among (.., k), of the class marked by `own`, and its derivative by the
+    scores (.., k).
 
     p_y (own - p), with 1 - p_y as the sum of the others: the difference is rounded to 0 long before
     it is small.
@@ -136,7 +136,7 @@ def _over_points(weights: Tensor, values: Tensor) -> Tensor:
 
 
 class LinearReluPath:
-    """The same by hand for stacks of Linear and ReLU layers, with memory that is kept from step to
+    """The same by hand for stacks of Linear and ReLU layers; memory is kept from step to
     step."""
 
     def __init__(self, models: Stack, y: Tensor, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Making a valid answer cheaper without losing it. Shared by the searches that end near the
+"""Make a valid answer cheaper without losing it. Shared by the searches that end near the
 boundary."""
 
 import torch
@@ -23,11 +23,11 @@ def tangent_step(
     """Cheapest row within `radius` of u whose gap, by the tangent plane at u, is `aim`.
 
     From the row p nearest to x inside the trust region every move costs w_j per unit and gains
-    |g_j|; which moves are cheapest is up to the distance. One-hot columns, and what says that a
-    number is missing, stay as in u.
+    |g_j|; the distance decides which moves are cheapest. One-hot columns, and marks of missing
+    numbers, stay as in u.
 
-    What is cheapest counts from x where the `whole` change is asked for: near the optimum; to get
-    across at all, moves from p alone do better. It is the same for l1.
+    With `whole`, cost is counted from x, which is right near the optimum; to get across at all,
+    counting the moves from p alone does better. For l1 both are the same.
     """
     frozen = feasible.encoding.one_hot | feasible.encoding.missing
     lo = torch.where(frozen, u, torch.maximum(feasible.lo, u - radius))
@@ -42,7 +42,7 @@ def tangent_step(
 
 
 def _round_away(feasible: FeasibleSet, u: Tensor) -> Tensor:
-    """Steps on a grid rounded away from x: one step too many keeps the answer, one too few loses
+    """Round steps on a grid away from x: one step too many keeps the answer, one too few loses
     it."""
     step = feasible.encoding.grid
     ticks = torch.ceil((u - feasible.x).abs() / step.clamp_min(1e-12) - 1e-3)

@@ -1,4 +1,4 @@
-"""Walks of many rows at once by steps against a gradient, see `descent.py`."""
+"""Walks of many rows at once, by steps against a gradient; see `descent.py`."""
 
 import math
 from functools import cache
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 class Walk:
-    """Where all rows are, and the memory of the optimiser, one row each; `how` has loss, distance
-    and step size."""
+    """Where all rows are, and the optimiser's memory of each; `how` has loss, distance and step
+    size."""
 
     def __init__(self, how: "Descent", problem: SearchProblem, lam: float) -> None:
         self.how = how
@@ -33,7 +33,7 @@ class Walk:
         # The tiny start of the second moment keeps 0 / 0 away, as an epsilon would.
         self.m = torch.zeros_like(self.z)
         self.v = torch.full_like(self.z, 1e-16)
-        # of steps made, as the kernel wants them
+        # number of steps made, as the kernel wants it
         self.counts = torch.arange(1.0, how.steps + 2).unbind()
         self.distance = penalty_of(how.norm)
         self.slope_weight = self.distance.slope_weight(problem.feasible.weights, lam)
@@ -67,7 +67,7 @@ class Walk:
         return self.how.lr * (1 - t / self.how.steps) if self.how.decay else self.how.lr
 
     def _gradient(self, problem: SearchProblem, p: Tensor, v: Tensor, pull: Pullback) -> Tensor:
-        """Of loss and distance, by p."""
+        """The gradient of loss and distance by p."""
         how = self.how
         if how.loss == "cross_entropy":
             outer = torch.sigmoid(v)
@@ -100,7 +100,7 @@ class Walk:
         x = problem.x
         feasible = problem.feasible
         g = -pull(torch.ones_like(v))
-        # what is to be gained from x
+        # what is to be gained, seen from x
         need = self.how.score - (self.level - v.squeeze(1)) + (g * (p - x)).sum(1)
         up = (g * need[:, None]) > 0
         room = torch.where(up, feasible.hi - x, x - feasible.lo)
@@ -113,8 +113,8 @@ class Walk:
 class SoftWalk(Walk):
     """The same through a softmax over the levels of each category.
 
-    Levels that a person may not take have no part in it: what is fixed stays as it is. The logits
-    have no limits, the softmax keeps their levels between 0 and 1; numbers stay in their intervals.
+    Levels that a person may not take are left out, so what is fixed stays as it is. The logits have
+    no limits, as the softmax keeps their levels between 0 and 1; numbers stay in their intervals.
     """
 
     def __init__(self, how: "Descent", problem: SearchProblem, lam: float) -> None:
@@ -136,7 +136,7 @@ class SoftWalk(Walk):
         return feasible.project(feasible.encoding.softmax(self.z, self.open))
 
     def step(self, problem: SearchProblem, p: Tensor, t: int) -> Tensor:
-        """Move all rows once by the gradient at the softmax; the verdict is that on p."""
+        """Move all rows once by the gradient at the softmax; the verdict is on p."""
         u, _, _ = problem.model.shortfall(p, problem.goal, self.level, self.soft)
         self.descend(problem, t)
         return u
@@ -154,11 +154,11 @@ class SoftWalk(Walk):
 
 
 def until_met(problem: SearchProblem, walk: Walk, steps: int) -> tuple[Tensor, Tensor]:
-    """The first point of each row's walk that is there (`step` below 0), the last one if none is,
-    and whether it is.
+    """The first point of each row's walk that has arrived (`step` below 0), else the last one, and
+    whether it has.
 
-    Rows that have stopped walk on unseen until they are half of the batch: to let them leave it one
-    by one would cost as much as the steps themselves.
+    Rows that have stopped walk on unseen until they are half of the batch: taking them out one by
+    one would cost as much as the steps themselves.
     """
     answer = problem.x.clone()
     found = torch.zeros(len(problem), dtype=torch.bool)

@@ -12,7 +12,7 @@ were found in, hence
     L the Lipschitz constant of dec,   r', r'' the upper ends of the rings
 
 before they are made reachable (Theorem 3 of Krishna, Agarwal and Lakkaraju; radii in l1 are at
-least those in l2). `trace` and `retrace` tell the radii.
+least those in l2). `trace` and `retrace` give the radii.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ from holdfast.problem import SearchProblem, TimeBudget
 class Trace(NamedTuple):
     """Where answers came from."""
 
-    rows: Tensor  # (n, d) the answers; rows without one as they were
+    rows: Tensor  # (n, d) the answers; rows without one are as they were
     start: Tensor  # (n, latent) the codes of the rows
     # (n, latent) the points that were decoded; the codes themselves where there is no answer
     z: Tensor
@@ -59,7 +59,8 @@ class CCHVAE(LatentMethod):
         rings: how many rings at most.
         samples: points per ring.
         p: 1 or 2, the norm that radii are measured in.
-        norm: 1, 2, a name such as "linf", or a `Distance`: what the nearest is nearest by.
+        norm: 1, 2, a name such as "linf", or a `Distance`: the distance that decides which is
+        nearest.
         kind, hidden, latent, epochs, beta, seed, autoencoder: see `LatentMethod`.
 
     >>> import holdfast as hf
@@ -73,6 +74,8 @@ class CCHVAE(LatentMethod):
     Reference:
         Pawelczyk, Broelemann and Kasneci 2020, "Learning Model-Agnostic
         Counterfactual Explanations for Tabular Data".
+
+    Paper: krishna2024 Eq. 3.
     """
 
     title = "random search in growing rings around the row's code in a conditional VAE, any model"
@@ -137,7 +140,7 @@ class CCHVAE(LatentMethod):
     def _place(self, candidates: Candidates, start: Tensor, moves: Tensor) -> Place:
         net = self.autoencoder_
         x = candidates.problem.x
-        # else only the strongest level counts, and the logits tell that too
+        # else only the strongest level counts, which the logits tell too
         soft = not candidates.projection.by_column
 
         def place(people: slice, some: slice, z: Tensor) -> None:
@@ -149,10 +152,10 @@ class CCHVAE(LatentMethod):
 
 
 def retrace(method: CCHVAE, model: Model, cfs: Counterfactuals) -> Trace:
-    """Where the answers `cfs` that `method` gave on `model` came from.
+    """Where the answers `cfs`, given by `method` on `model`, came from.
 
-    The search is a function of rows, goal and seed, which `cfs` holds, so it is run again rather
-    than stored. Rows without an answer have their own code as z, and no radius (inf).
+    The search is a function of rows, goal and seed, all held by `cfs`, so it is run again rather
+    than stored. For rows without an answer z is their own code, and the radius is inf.
     """
     rows = torch.tensor(cfs.found).nonzero().squeeze(1)
     x = cfs.x[rows]

@@ -1,8 +1,8 @@
 """ClaPROAR: answers that also pay for what they cost the model that is trained on them.
 
-The row that a person hands in becomes training data of the class t. The loss that it brings there
-is a cost to everybody else, as it moves the boundary; here it is the cross-entropy of the present
-model. What is shared with other methods, such as when a row stops, is in `_guided.py`.
+The row that a person hands in becomes training data of the class t. Its loss there is a cost to
+everybody else, as it moves the boundary; here it is the present model's cross-entropy. What is
+shared with other methods, such as when a row stops, is in `_guided.py`.
 """
 
 from dataclasses import dataclass

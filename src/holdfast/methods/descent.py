@@ -12,16 +12,16 @@ On a linear score w.x + b with norm = 2 SCFE ends at x + m w / (lam + |w|^2), m 
 the form printed in "Trade-offs between Adversarial Robustness and Actionable Explanations" has a
 factor lam too many.
 
-relax = "round": gradients are taken at the nearest reachable row of z and applied to z (straight
-through), so that integers and categories change as soon as enough has been gathered.
+relax = "round": gradients are taken at the reachable row nearest to z and applied to z (straight
+through), so integers and categories change as soon as enough has added up.
 
-relax = "softmax": z is minimised over through N(z), a softmax over the levels of each category and
-numbers as they are, so the gradient has the factor dN/dz; the row is rounded afterwards. VanillaCF
-of "RoCourseNet" (Guo et al. 2023):
+relax = "softmax": the minimum over z goes through N(z), a softmax over the levels of each category
+and numbers as they are, so the gradient has the factor dN/dz; the row is rounded afterwards.
+VanillaCF of "RoCourseNet" (Guo et al. 2023):
 
     minimise over z    softplus(-gap(N(z))) + 0.5 * mean_j (N(z)_j - x_j)^2        from z = x
 
-Either way every row that is judged or kept is one a person can hand in.
+Either way, every row judged or kept is one that a person can hand in.
 """
 
 from dataclasses import dataclass
@@ -63,7 +63,7 @@ class Descent(Explainer):
         compile: let torch.compile fuse the elementwise part of a step; the first call then takes
             long.
         relax: "round" takes gradients at the nearest reachable row, "softmax" at mixtures of the
-            levels a person may take. With the latter, judging rows on the way (any keep but "last")
+            levels a person may take. With "softmax", judging rows on the way (any keep but "last")
             costs a second pass per step.
 
     >>> import holdfast as hf
@@ -103,20 +103,29 @@ class Descent(Explainer):
     @classmethod
     def wachter(cls, **settings: Any) -> "Descent":
         """Wachter et al.: the first point across the boundary, weight of the distance halved until
-        found."""
+        found.
+
+        Paper: hoeltgen2021 Eq. 1.
+        """
         return cls(
             **preset(settings, norm=1, lam=0.1, lr=0.01, steps=1000, restarts=10, keep="first")
         )
 
     @classmethod
     def scfe(cls, **settings: Any) -> "Descent":
-        """Squared score loss and squared distance, run to the end."""
+        """Squared score loss and squared distance, run to the end.
+
+        Paper: krishna2024 Eq. 2.
+        """
         how = preset(settings, loss="score", norm=2, optimizer="newton", lr=1.0, steps=100)
         return cls(**preset(how, decay=True, restarts=1, keep="last"))
 
     @classmethod
     def generic(cls, **settings: Any) -> "Descent":
-        """Cross-entropy and l1 by plain gradient descent until the class changes."""
+        """Cross-entropy and l1 by plain gradient descent until the class changes.
+
+        Paper: altmeyer2025 Generator Generic.
+        """
         return cls(
             **preset(
                 settings, optimizer="sgd", lam=0.001, lr=0.1, steps=1000, restarts=1, keep="first"
@@ -126,7 +135,10 @@ class Descent(Explainer):
     @classmethod
     def vanilla(cls, **settings: Any) -> "Descent":
         """VanillaCF: cross-entropy and half the mean square of a softmaxed row, RMSprop, the last
-        point."""
+        point.
+
+        Paper: guo2023 Baseline VanillaCF.
+        """
         how = preset(settings, norm="mse", lam=0.5, optimizer="rmsprop", lr=0.001, steps=1000)
         return cls(**preset(how, restarts=1, keep="last", relax="softmax"))
 

@@ -8,9 +8,9 @@ Scores are the k columns that `Model` presents. A model with one logit f has the
 class 0 has the constant energy 0, and towards it only the other terms act; a model of probabilities
 has their logarithms.
 
-q is the floor(alpha (m + 1))-th smallest S_y of the true class y among m calibration rows, so that
-the set of all y with S_y >= q holds the true class of a new row with probability 1 - alpha at
-least. Omega counts where S_t >= 1/2, as in the authors' code: before that a small set would be one
+q is the floor(alpha (m + 1))-th smallest S_y of the true class y among m calibration rows, so the
+set of all y with S_y >= q holds the true class of a new row with probability at least 1 - alpha.
+Omega counts where S_t >= 1/2, as in the authors' code: before that, a small set would be one
 without t.
 """
 
@@ -58,6 +58,8 @@ class ECCCo(GuidedMethod):
     Reference:
         Altmeyer, Farmanbar, van Deursen and Liem 2024, "Faithful Model Explanations through
         Energy-Constrained Conformal Counterfactuals".
+
+    Paper: altmeyer2025 Generator ECCo.
     """
 
     title = "gradient descent towards low energy of the wanted class"
@@ -82,8 +84,8 @@ class ECCCo(GuidedMethod):
             raise SettingError(f"conformal={self.conformal:g} needs calibration rows; {how}")
 
     def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
-        """Calibrate the conformal set on rows with their true classes y (left out: those that the
-        model says)."""
+        """Calibrate the conformal set on rows with their true classes y (by default those the model
+        predicts)."""
         if not 0 < self.alpha < 1:
             raise SettingError(f"alpha must lie between 0 and 1, got {self.alpha}")
         scores = scores_of(encoded(X, model, "ECCCo"), model)
@@ -91,7 +93,7 @@ class ECCCo(GuidedMethod):
             torch.softmax(scores, 1).gather(1, classes_of(scores, model, y)[:, None]).squeeze(1)
         )
         rank = int(self.alpha * (len(probability) + 1))
-        # too few rows: nothing can be left out of a set
+        # too few rows: a set can leave nothing out
         self.q_ = float(probability.kthvalue(rank).values) if rank else 0.0
 
     def by_scores(self, walk: GuidedWalk, scores: Tensor, s: Tensor, t: int) -> Tensor:
@@ -105,8 +107,8 @@ class ECCCo(GuidedMethod):
 
 
 def set_size(s: Tensor, q: float, temperature: float) -> tuple[Tensor, Tensor]:
-    """Omega (n,) of probabilities s (n, k), and its derivative by the scores that they are the
-    softmax of."""
+    """Omega (n,) of probabilities s (n, k), and its derivative by the scores whose softmax they
+    are."""
     u = (s - q) / temperature
     # sigmoid, by a kernel that works row by row
     c = torch.softmax(torch.stack([u, torch.zeros_like(u)], 2), 2)[..., 0]

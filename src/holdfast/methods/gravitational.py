@@ -2,9 +2,9 @@
 
 People who take the cheapest way gather at the boundary and move it when the model is trained on
 them; one who ends among others of the wanted class does not. Neighbours are found once, around the
-row as it was (the authors' code offers K random rows, or the nearest at every step); with few in a
-class all of them draw, with none no one does. What is shared with other methods, such as when a row
-stops, is in `_guided.py`.
+row as it was (the authors' code offers K random rows, or the nearest at every step). If a class has
+fewer than K rows, all of them draw; if it has none, nothing does. What is shared with other
+methods, such as when a row stops, is in `_guided.py`.
 """
 
 import math
@@ -35,8 +35,8 @@ class Gravitational(GuidedMethod):
 
     Args:
         external: weight of the mean distance to them.
-        neighbors: K, how many they are.
-        seed: which 1,000 rows of a class with more are looked at.
+        neighbors: K, how many there are.
+        seed: which 1,000 rows are looked at in a class with more.
         lam, tau, lr, steps: see `GuidedMethod`.
 
     >>> import holdfast as hf
@@ -70,7 +70,7 @@ class Gravitational(GuidedMethod):
         check_columns(self.data_.shape[1], model)
 
     def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
-        """Remember up to 1,000 rows of each class y (left out: those that the model says)."""
+        """Remember up to 1,000 rows of each class y (by default the class the model predicts)."""
         x = encoded(X, model, "Gravitational")
         labels = classes_of(scores_of(x, model), model, y)
         order = torch.randperm(len(x), generator=torch.Generator().manual_seed(self.seed))

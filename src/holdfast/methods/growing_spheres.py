@@ -6,8 +6,8 @@ uses rings of fixed width, and draws yes-or-no columns and categories anew rathe
 as that benchmark does.
 
 Directions are uniform on the sphere of the columns that are not fixed, radii uniform in the ring.
-Both are drawn once and shared by all rows: which directions a row is tried in depends on the seed
-alone, and not on the model either.
+Both are drawn once and shared by all rows: the directions tried depend on the seed alone, not even
+on the model.
 """
 
 from dataclasses import dataclass
@@ -58,6 +58,8 @@ class GrowingSpheres(Explainer):
     Reference:
         Laugel et al. 2018, "Comparison-Based Inverse Classification for Interpretability in
         Machine Learning".
+
+    Paper: krishna2024 Eq. 4.
     """
 
     title = "random search in growing rings, any model"
@@ -76,7 +78,7 @@ class GrowingSpheres(Explainer):
 
     @classmethod
     def carla(cls, **settings: Any) -> "GrowingSpheres":
-        """The variant of the CARLA benchmark, with its numbers of samples and rings."""
+        """The CARLA benchmark's variant, with its numbers of samples and rings."""
         return cls(**preset(settings, variant="carla", samples=1000, rings=1000, width=0.2))
 
     def check(self, model: object) -> None:
@@ -123,8 +125,8 @@ class GrowingSpheres(Explainer):
         return best, eta
 
     def _grow(self, candidates: Candidates, width: Tensor, first: int) -> Nearest:
-        """Rings of each row's own width, from number `first` on, until one holds a success; such
-        rows leave."""
+        """Rings of each row's own width, from number `first` on; a row leaves once its ring holds a
+        success."""
         problem = candidates.problem
         rows = torch.arange(len(candidates))
         best = Nearest.start(problem.feasible.project(problem.x))
@@ -173,8 +175,8 @@ class GrowingSpheres(Explainer):
 
 
 def _few_values(encoding: Encoding) -> Tensor:
-    """(d,) the columns of categories, and of numbers that take two values: a uniform number between
-    the limits, made reachable, is a fair choice between the two, or between the levels."""
+    """(d,) the columns of categories, and of numbers with two values: a uniform number between the
+    limits, made reachable, is a fair choice between the two, or between the levels."""
     two_values = (encoding.grid > 0) & (
         encoding.seen_high - encoding.seen_low < 1.5 * encoding.grid
     )

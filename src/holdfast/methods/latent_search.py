@@ -1,4 +1,4 @@
-"""Latent search: random points around the code of a row, decoded; the nearest that succeeds is the
+"""Latent search: random points around the code of a row, decoded; the nearest success is the
 answer.
 
 As "Consistent Counterfactuals for Deep Models" (Black et al. 2022) runs C-CHVAE, with a
@@ -34,7 +34,7 @@ class LatentSearch(LatentMethod):
         answer = argmin |dec(z_i) - x|_2   over the i with the wanted outcome
 
     Args:
-        radius: how far from the code of the row points are drawn.
+        radius: how far from the row's code points are drawn.
         samples: points per draw.
         repeats: how often to draw at most, for rows without a hit.
         kind, hidden, latent, epochs, beta, seed, autoencoder: see `LatentMethod`.
@@ -50,6 +50,8 @@ class LatentSearch(LatentMethod):
     Reference:
         Pawelczyk et al. 2020 (C-CHVAE); Black et al. 2022, "Consistent Counterfactuals for
         Deep Models".
+
+    Paper: black2022 Baseline Pawelczyk.
     """
 
     title = "random search around the row's code in an autoencoder, any model"

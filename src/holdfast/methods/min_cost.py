@@ -11,9 +11,9 @@ Four stages, each batched over all rows.
    cut off at the limits.
 3. From afar: a network may have another slope elsewhere, and a nearer boundary where the gradient
    does not point. So single changes to the end of a range or to another level, and a few places
-   spread over the ranges, are asked; those that promise most are brought close to the boundary by
+   spread over the ranges, are tried; the most promising are brought close to the boundary by
    bisection, and linearised there.
-4. Tighten: the same step inside a trust region per row, kept only where the row stays valid and
+4. Tighten: the same step inside a trust region per row, kept only if the row stays valid and
    gets cheaper; features whose change turns out to be needless go back.
 
 `legacy=True` is the elastic net alone as the paper's authors ran it, for comparison with its
@@ -23,7 +23,7 @@ exceeds kappa.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import torch
 from torch import Tensor
@@ -41,13 +41,13 @@ from holdfast.problem import SearchProblem
 from holdfast.schema.feasible import FeasibleSet
 
 LEGACY_KAPPA = 0.5
-# Afar: single changes asked about at most, places spread over the ranges, how many of each are
+# Afar: the most single changes tried, the places spread over the ranges, how many of each are
 # followed, and how often their way to the boundary is halved.
 SINGLES = 64
 SPREAD = 8
 FOLLOWED = 4
 HALVINGS = 4
-CATCH_UP = 1.5  # what costs more than so much of the best found so far is not tightened any more
+CATCH_UP = 1.5  # what costs more than this many times the best so far is no longer tightened
 
 
 @dataclass(eq=False, repr=False)
@@ -62,7 +62,7 @@ class MinCost(Explainer):
         norm: 1, 2, a name such as "linf", or a `Distance`: what small means.
         steps, bisections: steps of the elastic net, and bisections on its weight c.
         lr: its step size in units of the columns' ranges.
-        kappa: by how much it aims beyond the goal.
+        kappa: how far it aims beyond the goal.
         linearise, polish: steps of stage 2 (a fifth of them for each place of stage 3) and 4.
         legacy: the elastic net alone, as the authors of the paper ran it.
         beta: threshold of the legacy shrinkage.
@@ -77,6 +77,8 @@ class MinCost(Explainer):
     Reference:
         Chen et al. 2018, "EAD: Elastic-Net Attacks to Deep Neural Networks"; Black et al. 2022,
         "Consistent Counterfactuals for Deep Models" (Min-cost l1 and l2).
+
+    Paper: black2022 Definition 1, Baseline Min-Cost l1 / l2.
     """
 
     title = "smallest change: elastic net, tightened by linear programs"
@@ -96,6 +98,7 @@ class MinCost(Explainer):
     norm: Norm | Distance = 1
     steps: int = 60
     bisections: int = 5
+    _: KW_ONLY
     lr: float = 0.02
     kappa: float = 0.0
     linearise: int = 20
@@ -120,8 +123,8 @@ class MinCost(Explainer):
         return self._legacy_elastic_net(problem) if self.legacy else self.search_from(problem, None)
 
     def search_from(self, problem: SearchProblem, start: Tensor | None) -> Tensor:
-        """The same, from rows (n, d) that may have the wanted outcome already: a warm start does
-        without stage 1."""
+        """The same, from rows (n, d) that may already have the wanted outcome: a warm start skips
+        stage 1."""
         distance = penalty_of(self.norm)
         best = BestSoFar(problem, distance)
         if start is not None:
@@ -141,8 +144,8 @@ class MinCost(Explainer):
         return best.z
 
     def _polish(self, problem: SearchProblem, best: BestSoFar, afar: BestSoFar) -> None:
-        """Stage 4, of what was found afar too where that may still become the cheaper; the better
-        is in `best` then."""
+        """Stage 4, also of what was found afar where that may still become cheaper; `best` then has
+        the better one."""
         near = best.found.nonzero().squeeze(1)
         far = (afar.cost < CATCH_UP * best.cost).nonzero().squeeze(1)
         rows = torch.cat([near, far])
@@ -221,9 +224,9 @@ def linearised(problem: SearchProblem, best: BestSoFar, steps: int) -> None:
 
 
 def from_afar(problem: SearchProblem, best: BestSoFar, steps: int) -> None:
-    """The same from places further off, in smaller steps: from those of `single_changes` and of
-    `spread` from which the goal seems nearest, by the secant from the person's own row. Places
-    beyond it are brought close to it first."""
+    """The same from places further off, in smaller steps: those of `single_changes` and `spread`
+    that seem nearest to the goal, by the secant from the person's own row. Places beyond it are
+    brought close to it first."""
     x = problem.x
     weight = best.weight
     everyone = torch.arange(len(problem))
@@ -245,7 +248,7 @@ def from_afar(problem: SearchProblem, best: BestSoFar, steps: int) -> None:
 
 def single_changes(problem: SearchProblem) -> Tensor:
     """(n, s, d) the rows with one number at an end of its range, or one category at another level;
-    of too many those that the tangent favours."""
+    if there are too many, those the tangent favours."""
     x = problem.x
     encoding = problem.feasible.encoding
     feasible = problem.feasible
@@ -281,8 +284,8 @@ def spread(problem: SearchProblem) -> Tensor:
 
 
 def _ends(feasible: FeasibleSet) -> tuple[Tensor, Tensor]:
-    """(n, d) the lowest and the highest value of each column; of an open range, as far as counts as
-    its width."""
+    """(n, d) the lowest and the highest value of each column; an open range goes as far as counts
+    as its width."""
     x = feasible.x
     half = feasible.widths / 2
     lo = feasible.lo
@@ -321,8 +324,8 @@ def _follow(
     ratio: float,
     whole: bool = False,
 ) -> None:
-    """Tangent steps from places (n, s, d), within radii that shrink from the `widest` by the
-    `ratio`, in units of the columns' ranges."""
+    """Tangent steps from places (n, s, d), within radii that shrink from `widest` by `ratio`, in
+    units of the columns' ranges."""
     n, s, d = starts.shape
     many = problem[torch.arange(n).repeat_interleave(s)]
     tried = BestSoFar(many, best.distance)

@@ -1,9 +1,9 @@
-"""Min-epsilon PGD: the smallest of a ladder of l2 balls in which projected gradient ascent finds an
+"""Min-epsilon PGD: the smallest of a series of l2 balls in which projected gradient ascent finds an
 answer.
 
-The ladder is that of "Consistent Counterfactuals for Deep Models", with its absolute step (the
-released code takes it for a relative one). The cost comes in rungs of radius / radii by
-construction.
+The series is that of "Consistent Counterfactuals for Deep Models", with its absolute step (the
+released code takes it for a relative one). By construction, the cost comes in multiples of
+radius / radii.
 """
 
 from dataclasses import dataclass
@@ -40,6 +40,8 @@ class MinEpsilonPGD(Explainer):
     Reference:
         Madry et al. 2018, "Towards Deep Learning Models Resistant to Adversarial Attacks"; Black et
         al. 2022, "Consistent Counterfactuals for Deep Models".
+
+    Paper: black2022 Baseline Min-Cost eps-PGD.
     """
 
     title = "smallest l2 ball in which gradient ascent succeeds"
@@ -99,7 +101,7 @@ class MinEpsilonPGD(Explainer):
         return self._inside(problem, z, radius)
 
     def _inside(self, problem: SearchProblem, z: Tensor, radius: float) -> Tensor:
-        """The reachable row for z; where rounding leaves the ball, the row itself."""
+        """The reachable row for z; if rounding leaves the ball, the row itself."""
         if problem.feasible.is_box:
             return z
         p = problem.feasible.project(z)

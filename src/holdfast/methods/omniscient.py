@@ -2,8 +2,8 @@
 
 The control of "Counterfactual Training" (Altmeyer et al. 2025): as plausible as rows can be, and
 with no thought for cost. There d itself is the answer; here a person keeps what they cannot change,
-and whether what is left still has the outcome is up to the model. With more `draws`, rows that lost
-it try again. No gradients: any model will do.
+and the model says whether the result still has the outcome. With more `draws`, rows that lost it
+try again. No gradients: any model will do.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Omniscient(DataMethod):
         d drawn from { data rows with the wanted outcome }
 
     Args:
-        draws: how many data rows are tried at most.
+        draws: the most data rows tried.
 
     >>> import holdfast as hf
     >>> data = hf.datasets.moons(n=200)
@@ -36,6 +36,8 @@ class Omniscient(DataMethod):
 
     Reference:
         Altmeyer et al. 2025, "Counterfactual Training".
+
+    Paper: altmeyer2025 Generator Omni.
     """
 
     title = "a random data row of the wanted class: a control, any model"

@@ -1,13 +1,13 @@
 """Prototype-guided search: the elastic net, drawn towards a typical row of another class.
 
 With data rows in place of an encoder, as "Consistent Counterfactuals for Deep Models" (Black et al.
-2022) runs it. Rows of the data belong to the class that the model predicts for them. Steps are
-those of EAD (`_fista.py`): accelerated, each followed by the shrinkage S_beta around x with
-threshold beta whatever the step size, with c per row from bisection. The answer is the iterate with
-least beta l1 + l2^2 among those with the wanted outcome.
+2022) runs it. Data rows belong to the class that the model predicts for them. Steps are those of
+EAD (`_fista.py`): accelerated, each followed by the shrinkage S_beta around x, with threshold beta
+whatever the step size, and c per row by bisection. The answer is the iterate with the least beta l1
++ l2^2 among those with the wanted outcome.
 
-A class with fewer than k rows gives its farthest one. Where no allowed class has a row, theta is 0:
-what is left is the elastic net.
+A class with fewer than k rows gives its farthest one. If no allowed class has a row, theta is 0,
+which leaves the elastic net.
 """
 
 import math
@@ -31,7 +31,7 @@ CLIP = 1000.0  # gradients are cut off here, per column
 
 @dataclass(eq=False, repr=False)
 class Prototype(DataMethod):
-    """The elastic net, drawn towards the k-th nearest data row of a class that is wanted.
+    """The elastic net, drawn towards the k-th nearest data row of a wanted class.
 
         minimise over z    c max(0, kappa - lead(z)) + beta |z - x|_1 + |z - x|_2^2
                            + theta |z - proto|_2^2
@@ -57,6 +57,8 @@ class Prototype(DataMethod):
     Reference:
         Van Looveren and Klaise 2021, "Interpretable Counterfactual Explanations Guided by
         Prototypes".
+
+    Paper: black2022 Baseline Looveren.
     """
 
     title = "elastic net drawn towards a typical row of the wanted class"
@@ -99,7 +101,7 @@ class Prototype(DataMethod):
 
         def step(v: Tensor, c: Tensor, k: int) -> tuple[Tensor, Tensor]:
             scores, lead, rise = lead_and_gradient(problem, feasible.project(v))
-            # The hinge; a goal with a margin of its own keeps it on until that is met.
+            # The hinge; a goal with its own margin keeps it on until that is met.
             short = (lead < self.kappa) | ~problem.goal.met(scores, SLACK)
             push = torch.where(short, c, 0.0)[:, None] * rise
             g = (2 * (v - x) + 2 * theta * (v - proto) - push).clamp(-CLIP, CLIP)
@@ -130,8 +132,8 @@ class ElasticNet(Distance):
 def prototypes(
     x: Tensor, goal: BoundTarget, data: Tensor, labels: Tensor, k: int
 ) -> tuple[Tensor, Tensor]:
-    """The prototype of each row (n, d), and its distance (n,): infinite, and the row itself, if
-    there is none."""
+    """The prototype of each row (n, d), and its distance (n,); without one, the row itself and
+    infinity."""
     proto = x.clone()
     nearest = x.new_full((len(x),), math.inf)
     for label in range(goal.k):

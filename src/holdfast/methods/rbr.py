@@ -11,17 +11,17 @@ exp(-F_op) is the most, exp(F_pe) the least that a normal kernel of width s give
 distance c, over all normal laws near it. With e_op = e_pe = 0, J is the log-odds of two kernel
 density estimates.
 
-Both F depend on one number c only. So they are solved once for a grid of c, and read off between
-the nodes by cubic pieces through values and slopes; the slopes are exact by the envelope theorem.
-Nguyen et al. 2022, who solve both by projected gradient at every step, and for every sample.
+Both F depend on one number c only. So they are solved once for a grid of c and read off between the
+nodes by cubic pieces through values and slopes; by the envelope theorem the slopes are exact.
+Nguyen et al. 2022 solve both by projected gradient at every step, and for every sample.
 
 Here a data row is taken as far as the person can reach it, z also stays within the person's limits,
-and the boundary is that between rows a person can hand in; `relaxed` makes it the model's own.
+and the boundary lies between rows a person can hand in; `relaxed` makes it the model's own.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cache
 
 import torch
@@ -38,11 +38,11 @@ from holdfast.problem import SearchProblem
 # nodes of c at sigma (exp(k / 64) - 1): dense near 0, and up to millions of sigma
 NODES = 1024
 DENSITY = 64
-# of the inner problems: values per axis at first, later, and how many times
+# of the inner problems: values per axis at first, then later, and how many times
 COARSE = 25
 FINE = 9
 ZOOMS = 10
-# a row stops after so many steps without so much improvement
+# a row stops after this many steps without this much improvement
 PATIENCE = 10
 GAIN = 1e-10
 AT_ONCE = 4  # points of each segment tried at once
@@ -85,6 +85,8 @@ class RBR(DataMethod):
 
     Reference:
         Nguyen, Bui, Nguyen, Yue and Nguyen 2022, "Robust Bayesian Recourse".
+
+    Paper: guo2023 Baseline RBR.
     """
 
     title = "worst-case posterior odds of samples around the boundary, any model"
@@ -102,6 +104,7 @@ class RBR(DataMethod):
     delta_plus: float = 0.2
     sigma: float = 1.0
     samples: int = 200
+    _: KW_ONLY
     neighbors: int = 1000
     scan: int = 100
     radius: float = 0.2
@@ -136,7 +139,7 @@ class RBR(DataMethod):
     # ---- (1) the boundary
 
     def _boundary(self, problem: SearchProblem) -> Tensor:
-        """x_b (n, d); NaN in rows that no data row shows the way."""
+        """x_b (n, d); NaN in rows to which no data row shows the way."""
         edge = torch.full_like(problem.x, math.nan)
         for people, data in self.data_by_label(problem):
             m = min(self.neighbors, len(data))
@@ -181,7 +184,7 @@ class RBR(DataMethod):
             row = row[met]
             best = best.scatter_reduce(0, row, far, "amin")
             hit = (far == best[row]).nonzero().squeeze(1)
-            # of equals the last
+            # the last of equal ones
             last = torch.full((n,), -1).scatter_reduce(0, row[hit], hit, "amax")
             new = (last >= 0).nonzero().squeeze(1)
             edge[new] = z[last[new]]
@@ -202,7 +205,7 @@ class RBR(DataMethod):
         out = edge.clone()
         for _ in problem.steps(self.steps):
             walk = walk.after_step(kernel)
-            # Rows that have stopped are given up together, once they are more than the others.
+            # Rows that have stopped are dropped together, once they are more than the others.
             if int(walk.done.sum()) * 2 > len(walk.done):
                 out[rows] = walk.best
                 on = (~walk.done).nonzero().squeeze(1)
@@ -216,7 +219,7 @@ class RBR(DataMethod):
 
 @dataclass(frozen=True, eq=False)
 class Descending:
-    """Where projected gradient has come to, row by row."""
+    """Where projected gradient has got to, row by row."""
 
     problem: SearchProblem
     points: Tensor  # (n, samples, d)
@@ -260,7 +263,7 @@ class Descending:
 
 
 def _coarse_to_fine(scan: int) -> Tensor:
-    """1 .. scan, first those that many powers of two divide: a few far apart soon give a good
+    """1 .. scan, numbers that many powers of two divide first: a few far apart soon give a good
     bound."""
     return torch.tensor(sorted(range(1, scan + 1), key=lambda i: (-min(i & -i, scan // 8), i)))
 
@@ -310,8 +313,8 @@ def f_pe(c: Tensor, u1: Tensor, u2: Tensor, s: float, p: int, e: float) -> Tenso
 
 
 def minimised(f: Callable[[Tensor], Tensor], n: int, most: Tensor, first: int) -> Tensor:
-    """(n, k) where f, of points (n, m, k) of the box from 0 to `most` (k,), is least: by grids that
-    zoom in."""
+    """(n, k) where f, over points (n, m, k) of the box from 0 to `most` (k,), is least: by grids
+    that zoom in."""
     low = most.new_zeros(n, len(most))
     high = most.expand(n, -1)
     best = most
@@ -357,7 +360,7 @@ def pessimistic(c: Tensor, e: float, s: float, p: int) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class Curve:
-    """A function of c by its values and slopes at nodes of c."""
+    """A function of c, given by its values and slopes at nodes of c."""
 
     sigma: float
     nodes: Tensor

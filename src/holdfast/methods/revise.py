@@ -1,8 +1,8 @@
 """REVISE: gradient descent in the latent space of a VAE, so that answers look like data.
 
-By Adam; gradients go through model and decoder by hand. The VAE is given the columns that cannot
-change. Categories are mixtures of levels while z moves; the row that is judged, and kept if it is
-the cheapest success so far, is the nearest one that a person can hand in.
+Steps are Adam's; gradients go through model and decoder by hand. The VAE is given the columns that
+cannot change. Categories are mixtures of levels while z moves; the row that is judged, and kept if
+it is the cheapest success so far, is the nearest one that a person can hand in.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from holdfast.methods.descent import Descent
 from holdfast.models.base import Model
 from holdfast.problem import SearchProblem
 
-# numbers that exp and the like handle as one at most; the remainder may differ in the last bit
+# the most numbers that exp and the like handle as one; the remainder may differ in the last bit
 LANES = 32
 
 
@@ -48,6 +48,8 @@ class REVISE(LatentMethod):
     Reference:
         Joshi et al. 2019, "Towards Realistic Individual Recourse and Actionable Explanations in
         Black-Box Decision Making Systems".
+
+    Paper: altmeyer2025 Generator REVISE.
     """
 
     title = "gradient descent over the row's code in a conditional VAE"
@@ -84,7 +86,7 @@ class REVISE(LatentMethod):
 
 
 class LatentWalk(Walk):
-    """The same walk as that of `Descent`, over codes."""
+    """The walk of `Descent`, over codes."""
 
     def __init__(self, how: Descent, problem: SearchProblem, net: TableAutoencoder) -> None:
         super().__init__(how, problem, how.lam)
@@ -95,10 +97,10 @@ class LatentWalk(Walk):
         self.far = self.z.new_tensor(torch.inf)
 
     def advance(self, problem: SearchProblem, t: int) -> tuple[Tensor, Tensor]:
-        """Move all codes once; the reachable rows they stood for, and how far these are from the
-        goal (below 0: met).
+        """Move all codes once; returns the reachable rows they stood for, and how far these are
+        from the goal (below 0: met).
 
-        The gradient is that at the decoded rows, which need not be reachable.
+        The gradient is taken at the decoded rows, which need not be reachable.
         """
         y, to_code = self.net.decode_vjp(self.z, problem.x)
         y = y.to(problem.x.dtype)

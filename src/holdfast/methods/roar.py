@@ -8,8 +8,8 @@ the steepest direction of (z, 1),
     norm = "l2"      dw = -D z / sqrt(|z|_2^2 + 1),         db = -D / sqrt(|z|_2^2 + 1)
                      for |w|_2 = 1
 
-Without an intercept there is no b to shift. By the envelope theorem the outer gradient is that of
-the loss with (dw, db) held still; both are found anew at every step, always from the original w and
+Without an intercept there is no b to shift. By the envelope theorem the outer gradient is the
+loss's with (dw, db) held fixed; both are found anew at every step, always from the original w and
 b.
 
 `ROAR.lime()` is ROAR-LIME as "RoCourseNet" (Guo et al. 2023) runs it, with the exact inner maximum
@@ -17,7 +17,7 @@ in place of one random sign step, and without letting the shifts of all steps ad
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import torch
@@ -44,8 +44,8 @@ class ROAR(Explainer):
         minimise over z    max_{|dw| <= D, |db| <= D}  BCE(sigmoid((w + dw).z + b + db), 1)
                            +  lam * distance(z, x)
 
-    w.z + b is the gap, by how much the wanted class leads: for two classes the log-odds, with the
-    opposite sign where class 0 is wanted.
+    w.z + b is the gap, the lead of the wanted class: for two classes the log-odds, with the
+    opposite sign if class 0 is wanted.
 
     Args:
         delta: D, how far each weight may shift (norm="l2": how far all of them together, with |w|_2
@@ -75,6 +75,8 @@ class ROAR(Explainer):
 
     Reference:
         Upadhyay, Joshi and Lakkaraju 2021, "Towards Robust and Reliable Algorithmic Recourse".
+
+    Paper: krishna2024 Baseline ROAR.
     """
 
     title = "descent against the worst shift of a linear score's weights, any model"
@@ -99,6 +101,7 @@ class ROAR(Explainer):
     steps: int = 500
     tolerance: float = 1e-4
     restarts: int = 5
+    _: KW_ONLY
     samples: int = 5000
     noise: float = 0.1
     kernel: float = 0.75
@@ -108,7 +111,10 @@ class ROAR(Explainer):
     @classmethod
     def lime(cls, **settings: Any) -> "ROAR":
         """ROAR-LIME: planes without intercept, cross-entropy and half the mean square, 50 steps of
-        RMSprop."""
+        RMSprop.
+
+        Paper: guo2023 Baseline ROAR-LIME.
+        """
         how = preset(
             settings, linear="lime", intercept=False, relax="softmax", distance="mse", lam=0.5
         )
@@ -195,7 +201,7 @@ class ROAR(Explainer):
         ball = distance_of(self.norm)
         w = plane.w
         b = plane.b[:, None]
-        # the weights share what they may shift, so it is measured in units of all of them
+        # the weights share one allowance, so it is measured in units of all of them
         if not ball.ball_is_box:
             size = ball.value(w)[:, None].clamp_min(torch.finfo(w.dtype).tiny)
             w = w / size
@@ -271,7 +277,7 @@ class Relax:
         feasible = problem.feasible
         free = self.encoding.one_hot & softmax
         self.open = (feasible.hi > 0).to(problem.x.dtype)
-        # What goes into a softmax has no limits.
+        # A softmax takes any numbers.
         self.lo = feasible.lo.masked_fill(free, -math.inf)
         self.hi = feasible.hi.masked_fill(free, math.inf)
 

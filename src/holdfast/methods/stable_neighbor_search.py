@@ -1,11 +1,11 @@
 """Stable Neighbor Search: move each answer to a nearby point that retrained models accept too.
 
-x0 is the answer of another method. Steps have the length 2 radius / steps whatever the gradient's;
-after each the point returns to the ball and to what the person can reach. A row with no acceptable
-move keeps x0.
+x0 is the answer of another method. Steps have length 2 radius / steps whatever the gradient's;
+after each, the point returns to the ball and to what the person can reach. A row without an
+acceptable move keeps x0.
 
-With a bank the objective is the mean over the model and the models of the bank, and a row stops as
-soon as each of them gives y the probability `min_probability`: it pays for what the models disagree
+With a bank the objective is the mean over the model and the bank's models, and a row stops as soon
+as each of them gives y the probability `min_probability`: it pays for what the models disagree
 about, and no more. Answers found with a bank may not be certified with the same models.
 """
 
@@ -33,10 +33,10 @@ EVERY = 10  # steps between looks at which rows are done
 # Multiples of the typical distance of data from the boundary: how deep the ball reaches.
 DEPTH = 2.0
 DEPTH_WITH_BANK = 8.0
-# The same of the length of the data's range, where no data were given to measure that distance.
+# The same in lengths of the data's range, if no data were given to measure that distance.
 OF_RANGE = 0.05
 OF_RANGE_WITH_BANK = 0.2
-SWITCH = 1.5  # a category that takes another level moves by the root of 2: less, and none could
+SWITCH = 1.5  # a category that takes another level moves by the root of 2; within less, none could
 
 
 @dataclass(eq=False, repr=False)
@@ -51,13 +51,13 @@ class StableNeighborSearch(Explainer):
         start: the method whose answers are moved; None takes MinCost(norm=2).
         radius: how far, in encoded units (l2). "auto" takes twice the typical distance of data from
             the boundary (eight times with a bank, where rows stop on their own) if `fit` was given
-            data, and else a share of the range of the data that the schema knows.
+            data, else a share of the data's range as the schema knows it.
         bank: retrained models to agree with the model.
         min_probability: with a bank, the probability that each model must give.
         steps, path_points: steps of the ascent, and points on each line.
         step_size: length of a step; None takes 2 radius / steps.
         baseline: where the lines start, in encoded units: one number, or one per encoded column.
-        noise: standard deviation of a random shift with the first step (the authors' code: 1e-3).
+        noise: standard deviation of a random shift at the first step (the authors' code: 1e-3).
         keep: the "best" point on the way by the objective, or the "last" acceptable one as in the
             paper.
         endpoint_weight: extra weight of the point itself in the objective; 1 gives the paper's
@@ -74,6 +74,8 @@ class StableNeighborSearch(Explainer):
     Reference:
         Black, Wang, Fredrikson and Datta 2022, "Consistent Counterfactuals for Deep Models",
         Definition 5.
+
+    Paper: black2022 Definition 5, Eq. 5.
     """
 
     title = "another method's answers, moved to where retrained models agree"
@@ -180,7 +182,7 @@ class StableNeighborSearch(Explainer):
         return (*self.first.signatures, *of_bank)
 
     def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
-        """Fit the method it starts from, and measure how far data typically are from the
+        """Fit the method it starts from, and measure how far data typically lie from the
         boundary."""
         self.first.fit(model, X)
         x = encoded(X, model, "StableNeighborSearch")
@@ -247,7 +249,7 @@ class StableNeighborSearch(Explainer):
         return value
 
     def _refine(self, problem: SearchProblem, x0: Tensor, radius: float) -> Tensor:
-        """Ascent from answers `x0`; what comes back is reachable, in the ball, and of the same
+        """Ascent from answers `x0`; the results are reachable, in the ball, and of the same
         class."""
         size = self.step_size or 2 * radius / max(self.steps, 1)
         baseline = torch.zeros_like(x0[0]) + torch.as_tensor(self.baseline, dtype=x0.dtype)
@@ -268,7 +270,7 @@ class StableNeighborSearch(Explainer):
                 move += self.noise * problem.rng.normal(x0.shape[1], draw=1 << 20, dtype=x0.dtype)
             ahead = climb.x0 + l2.project(climb.z + move - climb.x0, radius)
             climb = replace(climb, z=climb.problem.feasible.clamp(ahead))
-            # With a bank rows are done one by one: go on with the others, in whole blocks.
+            # With a bank, rows finish one by one: go on with the others, in whole blocks.
             if self.bank is not None and i % EVERY == 0 and climb.half_done:
                 out[rows] = climb.best
                 stay = (~climb.done).nonzero().squeeze(1)
@@ -282,7 +284,7 @@ class StableNeighborSearch(Explainer):
         return out
 
     def _kept(self, climb: "Climb", p: Tensor, judged: Value, *, first: bool) -> "Climb":
-        """With the points p kept where they are better than what was kept before."""
+        """Keep the points p where they are better than those kept before."""
         best = climb.best
         done = climb.done
         highest = climb.highest
@@ -295,7 +297,7 @@ class StableNeighborSearch(Explainer):
             done = done | agreed
             ok &= ~agreed
         if self.keep == "best":
-            # the later of equals: the value is rounded to 1 long before the slope to 0
+            # the later of equal ones: the value is rounded to 1 long before the slope is to 0
             ok &= highest <= judged.total
             highest = torch.where(ok, judged.total, highest)
         if not first or self.keep == "best":
@@ -303,7 +305,7 @@ class StableNeighborSearch(Explainer):
         return replace(climb, best=best, highest=highest, done=done)
 
     def _hand_in(self, problem: SearchProblem, z: Tensor, x0: Tensor, radius: float) -> Tensor:
-        """The reachable row for z; where rounding leaves the ball, the answer we started from."""
+        """The reachable row for z; if rounding leaves the ball, the answer we started from."""
         if problem.feasible.is_box:
             return z
         p = problem.feasible.project(z)
@@ -313,7 +315,7 @@ class StableNeighborSearch(Explainer):
 
 @dataclass(frozen=True, eq=False)
 class Climb:
-    """Where the ascent has come to, row by row."""
+    """Where the ascent has got to, row by row."""
 
     problem: SearchProblem
     y: Tensor  # (n,) the class to keep
@@ -321,7 +323,7 @@ class Climb:
     z: Tensor  # (n, d) where it is
     best: Tensor  # (n, d) the point to return
     highest: Tensor  # (n,) its value
-    done: Tensor  # (n,) rows on whose point the bank agrees
+    done: Tensor  # (n,) rows whose point the bank agrees on
 
     @classmethod
     def start(cls, problem: SearchProblem, x0: Tensor) -> "Climb":
@@ -339,7 +341,7 @@ class Climb:
 
 
 def direction(g: Tensor) -> Tensor:
-    """Each row at length 1, zero rows as they are; scaled first, as squares of tiny slopes would
+    """Each row at length 1, zero rows as they are; scaled first, since squares of tiny slopes would
     vanish."""
     return l2.ascent(g / g.abs().amax(1, keepdim=True).clamp_min(torch.finfo(g.dtype).tiny))
 

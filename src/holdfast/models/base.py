@@ -1,13 +1,13 @@
 """Models: a batch of rows in, a batch of class scores, or of estimated numbers, out.
 
 Scores are logits, whatever the wrapped model returns: a one-column output f becomes (0, f),
-probabilities become their logarithms. The largest is the class that the model gives; of an
-estimator that is for its own `predict` to say, and where its scores say otherwise, as behind a
-threshold, they are put right (see `compiled.decision_rule`).
+probabilities become their logarithms. The largest is the class that the model gives. An estimator's
+own `predict` decides that, and where its scores disagree, as behind a threshold, they are corrected
+(see `compiled.decision_rule`).
 
 `model(x)` and `model.vjp(x)` score encoded rows for a search, as fast as possible.
-`model.score_frame(frame)` scores rows as a person would hand them in, by the wrapped model itself;
-only that decides whether an answer counts.
+`model.score_frame(frame)` scores rows as a person would hand them in, by the wrapped model itself,
+which alone decides whether an answer counts.
 """
 
 from abc import ABC, abstractmethod
@@ -39,7 +39,7 @@ NOT_NEEDED = Conversion(True, "none needed: searches use the model itself")
 
 
 class HasPredict(Protocol):
-    """A fitted estimator in the manner of scikit-learn, or a Booster of XGBoost or LightGBM."""
+    """A fitted estimator in scikit-learn's style, or a Booster of XGBoost or LightGBM."""
 
     def predict(self, X: Any, /) -> Any: ...
 
@@ -65,8 +65,8 @@ ModelLike = nn.Module | HasPredict | HasPredictProba | HasDecisionFunction | Mod
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Model(ABC):
-    """A classifier with its schema and the names of its classes, or a regression model, which has
-    none.
+    """A classifier with its schema and class names, or a regression model, which has no
+    classes.
 
     Build it with `Model.of(...)` or `Model.load(...)`. It is built once: no attribute can be set
     later, and `with_schema` gives the same model under other constraints.
@@ -86,10 +86,10 @@ class Model(ABC):
     classes: tuple[Any, ...]
     dtype: torch.dtype
     output_scale: float = 1.0  # of the numbers that a regression model estimates
-    # Columns of numbers that may be missing by the schema, not in this model, and why.
+    # Columns whose numbers may be missing by the schema, but not for this model, and why.
     rejects_missing: Mapping[str, str] = field(default_factory=dict[str, str])
     conversion: Conversion = NOT_NEEDED
-    labels_only: bool = False  # does it give classes and no scores?
+    labels_only: bool = False  # does it give classes without scores?
     offset: tuple[float, ...] = ()  # of the classes: probabilities are softmax(scores - offset)
     # Do searches ask `predict` too? Scores are then log p, with the predicted class put ahead.
     defers_to_predict: bool = False
@@ -116,24 +116,24 @@ class Model(ABC):
             classes: names of the classes in the order of the scores; an estimator knows its own,
                 which can be renamed here, not reordered.
             outputs: "logits", "probabilities", or "value" for the estimate of a regression model.
-                Left out: what the last layer of a module implies, else logits; `predict_proba` or
-                `decision_function` of an estimator, or `predict` of a regressor, or of a model that
-                has nothing else (its classes then have the probabilities 0 and 1); probabilities
-                for a function. An output that contradicts this is an error, not a guess. A Booster
-                with an objective of your own needs "logits": XGBoost takes it for a regression
-                otherwise.
+                By default what a module's last layer implies, else logits; an estimator's
+                `predict_proba` or `decision_function`, or `predict` of a regressor or of a model
+                that has nothing else (its classes then have the probabilities 0 and 1);
+                probabilities for a function. An output that contradicts this is an error, not a
+                guess. A Booster with your own objective needs "logits": otherwise XGBoost takes it
+                for a regression.
             inputs: "frame" (the raw table) or "encoded" for estimators and functions.
             convert: compile an estimator into an equivalent scorer of encoded rows, which searches
                 use: differentiable for linear models and networks, fast for trees. Whether it was
-                compiled, and if not, why, is in `model.conversion`. What counts is always decided
-                by the estimator itself, by its `predict` if it has one. Where that contradicts its
-                own scores, as that of SVC(probability=True) does near the boundary, the predicted
-                class counts, and its probability stays what the estimator gives, which may be below
-                one half.
+                compiled, and if not, why, is in `model.conversion`. The estimator itself always
+                decides what counts, by its `predict` if it has one. Where that contradicts its own
+                scores, as in SVC(probability=True) near the boundary, the predicted class counts,
+                and its probability stays what the estimator gives, which may be below one
+                half.
             missing: does it take missing numbers, in columns that may be missing by the schema?
-                Left out: an estimator is tried, once, with rows that have some; a function takes
-                none. A module, and what takes encoded rows, sees a number in their place and a
-                column that marks them as missing.
+                By default an estimator is tried once, with rows that have some, and a function
+                takes none. A module, and what takes encoded rows, sees a number in their place and
+                a column that marks them as missing.
 
         Returns:
             The model, which searches, metrics and audits take.
@@ -157,7 +157,7 @@ class Model(ABC):
             from holdfast.models.torch_model import wrap_module
 
             return wrap_module(model, schema, names, outputs)
-        # It is a model itself, and needs all of `compiled`.
+        # Imported here: it is a model itself, and needs all of `compiled`.
         from holdfast.models.wrap_estimator import wrap_estimator
 
         return wrap_estimator(
@@ -174,7 +174,7 @@ class Model(ABC):
         their encoding."""
 
     def refuse_missing(self, table: pd.DataFrame) -> None:
-        """Raise a `SchemaError` if numbers are missing where the model cannot take that."""
+        """Raise a `SchemaError` if numbers are missing where the model cannot take it."""
         for name, why in self.rejects_missing.items():
             missing = table[name].isna().to_numpy() if name in table else np.zeros(0, dtype=bool)
             if missing.any():
@@ -195,7 +195,7 @@ class Model(ABC):
     @property
     @abstractmethod
     def has_grad(self) -> bool:
-        """Has it gradients by encoded rows?"""
+        """Does it have gradients by encoded rows?"""
 
     @property
     def is_regression(self) -> bool:
@@ -204,8 +204,8 @@ class Model(ABC):
 
     @property
     def counts_votes(self) -> bool:
-        """Are its probabilities shares of votes, as those of a forest are? Their logarithms have no
-        end."""
+        """Are its probabilities shares of votes, like a forest's? Their logarithms are
+        unbounded."""
         return False
 
     @property
@@ -235,10 +235,10 @@ class Model(ABC):
 
     def with_schema(self, schema: Schema) -> "Model":
         """The same model for people who can change other things: the schema's bounds, rules and
-        what may change are new, and rows are encoded as before.
+        permitted changes are new, and rows are encoded as before.
 
         Args:
-            schema: made of the model's own, as by `model.schema.change(age={"change": "fixed"})`.
+            schema: made from the model's own, as by `model.schema.change(age={"change": "fixed"})`.
         """
         if _encoding_of(schema) != _encoding_of(self.schema):
             raise ModelError(
@@ -272,8 +272,8 @@ class Model(ABC):
         """A short hash of what the model computes, for provenance."""
 
     def predict(self, X: pd.DataFrame | Row) -> "pd.Series[Any]":
-        """The class of each row of a table, or of one row as a dict or Series, by the `predict` of
-        an estimator that has one; or the number that a regression model estimates."""
+        """The class of each row of a table, or of one row as a dict or Series, by an estimator's
+        `predict` if it has one; or the number that a regression model estimates."""
         frame = self.schema.as_table(X)
         with self.eval_mode():
             scores = self.score_frame(frame)
@@ -299,9 +299,9 @@ class Model(ABC):
         outputs: Outputs | None = None,
         inputs: Inputs | None = None,
     ) -> "Model":
-        """Read a model from a file, told by its content: one written by `save`, or one in ONNX,
-        skops, XGBoost's JSON or UBJSON, or LightGBM's text. Files that run code when loaded are
-        refused unless `trust=True`; what is checked of the others is in SECURITY.md.
+        """Read a model from a file, recognised by its content: one written by `save`, or one in
+        ONNX, skops, XGBoost's JSON or UBJSON, or LightGBM's text. Files that run code when loaded
+        are refused unless `trust=True`; SECURITY.md says what is checked in the others.
 
         Args:
             path: the file.
@@ -311,8 +311,8 @@ class Model(ABC):
                 of your own.
             classes: names of the classes in the order of the scores, if the file does not know
                 them.
-            outputs: "value" for a regression model in ONNX, which its graph does not tell from the
-                score of a class; "logits" or "probabilities" if what is taken for granted is wrong.
+            outputs: "value" for a regression model in ONNX, whose graph does not tell it from the
+                score of a class; "logits" or "probabilities" if the default is wrong.
             inputs: "frame" or "encoded", what an ONNX model takes, if its inputs leave that open.
 
         Returns:
@@ -326,14 +326,14 @@ class Model(ABC):
 
 
 def _encoding_of(schema: Schema) -> object:
-    """All by which rows become numbers, and numbers rows."""
+    """All that turns rows into numbers, and numbers into rows."""
     return schema.encoding_key, [
         (f.dtype, f.stand_in if f.has_gaps else None) for f in schema.features
     ]
 
 
 def class_names(classes: Sequence[Any] | None, columns: int, outputs: Outputs) -> tuple[Any, ...]:
-    """The names of the classes of a model with so many columns of outputs; none of a regression
+    """The class names of a model with this many columns of outputs; none for a regression
     model."""
     if outputs == "value":
         if columns != 1:
@@ -388,7 +388,7 @@ def probe_rows(schema: Schema, dtype: torch.dtype) -> Tensor:
 
 
 def output_scale_of(values: Tensor) -> float:
-    """How far apart the numbers are that a model estimates for a few rows; of a constant, its own
+    """How far apart a model's estimates for a few rows are; for a constant, its
     size."""
     v = values.double()
     spread = float(v.std()) if bool(v.isfinite().all()) else 0.0

@@ -27,8 +27,8 @@ from holdfast.nn.relu_network import Engine
 if TYPE_CHECKING:
     from holdfast.target import BoundTarget
 
-PREDICTED_ROWS = 256  # by which the fingerprint knows what a model predicts
-LEVEL = 1e-6  # relative to the scores: by which one leads without doubt
+PREDICTED_ROWS = 256  # rows that tell the fingerprint what a model predicts
+LEVEL = 1e-6  # relative to the scores: a lead beyond doubt
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -36,7 +36,7 @@ class BlackBox(Model):
     """An estimator or a function: scores and nothing else."""
 
     original: WrappedModel
-    rule: DecisionRule | None  # its own `predict`, where that decides
+    rule: DecisionRule | None  # its own `predict`, if that decides
 
     @property
     def wrapped(self) -> Any:
@@ -65,7 +65,7 @@ class BlackBox(Model):
             return self.thresholds.outputs == "probabilities"
         if self.has_grad or self.outputs != "probabilities" or self.labels_only:
             return False
-        raw = self.original.raw(*self.original.probe)  # nothing but a share is as sure as can be
+        raw = self.original.raw(*self.original.probe)  # only a share can be exactly 0 or 1
         return bool(((raw == 0) | (raw == 1)).any())
 
     def _scores(self, x: Tensor, frame: pd.DataFrame | None = None) -> Tensor:
@@ -97,13 +97,13 @@ class BlackBox(Model):
         return out
 
     def _open(self, scores: Tensor) -> Tensor:
-        """(n,) rows whose predicted class is not plain from the scores (n, k)."""
+        """(n,) rows whose predicted class the scores (n, k) leave open."""
         return torch.ones(len(scores), dtype=torch.bool)
 
     def fingerprint(self) -> str:
         scores = self.original.raw(*self.original.probe).numpy().round(10)
         what = f"{type(self.wrapped).__name__} {self.classes}{self.offset or ''}"
-        if self.defers_to_predict:  # what it predicts is not in its scores
+        if self.defers_to_predict:  # its scores do not tell what it predicts
             assert self.rule is not None
             predicted = self.original.call(self.rule, probes(self.schema, [], PREDICTED_ROWS))
             what += f" {decisions.threshold_of(core(self.wrapped))} {predicted.tolist()}"
@@ -112,9 +112,9 @@ class BlackBox(Model):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Judge(BlackBox):
-    """An estimator that no search asks, and that is known to predict by its largest score: it was
-    fitted in the same way as one that could be compiled. Its `predict` is asked where two scores
-    are level."""
+    """An estimator that no search asks, and that is known to predict by its largest score, since it
+    was fitted in the same way as one that could be compiled. Where two scores are level, its
+    `predict` is asked."""
 
     def _open(self, scores: Tensor) -> Tensor:
         best = scores.topk(2, 1).values if scores.shape[1] > 1 else torch.zeros(len(scores), 2)
@@ -124,7 +124,7 @@ class Judge(BlackBox):
     def like(
         other: BlackBox, model: Any, classes: Sequence[Any] | None, outputs: Outputs | None
     ) -> "Judge":
-        """The judge of an estimator that was fitted in the same way as that of another model."""
+        """The judge of an estimator that was fitted in the same way as another model's."""
         model = boosted(model, outputs) if is_booster(model) else model
         source = decisions.score_source(model, classes, outputs)
         # with the same view of the rows, and so the same probe

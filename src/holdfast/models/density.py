@@ -91,7 +91,7 @@ class Gaussians:
         return torch.cat([ld for ld, _ in parts]), torch.cat([by for _, by in parts])
 
     def _of_class(self, z: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
-        if len(z) == 1:  # a product of its own is added up in another order than one of many
+        if len(z) == 1:  # a single product is added up in another order than one of many
             ld, by = self._of_class(z.expand(2, -1), label.expand(2))
             return ld[:1], by[:1]
         whiten = self.whiten[label]  # (n, f, f)
@@ -104,14 +104,14 @@ class Gaussians:
         parts = list[Tensor]()
         for rows in chunks(z, 128) or [z]:
             d = pad_rows(rows).double()[None] - self.mean[:, None]  # (k, b, f)
-            # One product after the other: a product of stacks takes another way, with other last
-            # bits, if it is small.
+            # One product after the other: a small product of stacks is computed in another way,
+            # with other last bits.
             y = torch.stack([by_class @ w.T for by_class, w in zip(d, self.whiten, strict=True)])
             parts.append((self.constant[:, None] - 0.5 * y.square().sum(2)).T[: len(rows)])
         return torch.cat(parts)
 
     def mixture(self, z: Tensor) -> Tensor:
-        """(n,) log p(z); the lower, the less the model knows about it."""
+        """(n,) log p(z); the lower, the less the model knows about the row."""
         return torch.logsumexp(self.each(z), 1) - math.log(len(self))
 
 
@@ -135,18 +135,19 @@ class HasImageModel(Protocol):
 
 
 class FeatureDensity:
-    """How much at home rows or images are among the features that a model has seen: a plausibility
+    """How much at home rows or images are among the features a model has seen: a plausibility
     metric, and a flag.
 
         log p(z) = log 1/k sum_c N(z; mu_c, Sigma_c)        z: the features of a row or image
 
-    Features are what the last layer of an `nn.Sequential` sees, or what an `ImageModel` has as
-    features; any other model of tables has its encoded rows. As a metric, an answer is scored under
-    the class that was wanted.
+    Features are what the last layer of an `nn.Sequential` sees, or the features of an `ImageModel`;
+    for any other model of tables they are the encoded rows. As a metric, an answer is scored under
+    the wanted class.
 
     Args:
-        model: the model whose features are looked at, or a fitted network of images.
-        strange_below: the share of the data below whose density a row or image is called strange.
+        model: the model whose features are used, or a fitted network of images.
+        strange_below: a row or image is called strange if its density is below that of all but this
+        share of the data.
 
     Example:
         >>> import holdfast as hf
@@ -156,6 +157,8 @@ class FeatureDensity:
         >>> far = data.X.head(2) + 100.0
         >>> bool(density.strange(far).all())
         True
+
+    Paper: hoeltgen2021 Section 2.2 DDU.
     """
 
     higher_is_better = True
@@ -216,8 +219,8 @@ class FeatureDensity:
         return self.log_density(X) < self.limit_
 
     def __call__(self, cfs: "Counterfactuals | ImageCounterfactuals") -> "pd.Series[float]":
-        """The metric: log-density of each answer under the class that was wanted; missing where
-        there is none."""
+        """The metric: log-density of each answer under the wanted class; missing without an
+        answer."""
         ld, _ = self._fitted().of_class(self.features(cfs.x_cf), cfs.goal.wanted(cfs.scores))
         index = getattr(getattr(cfs, "after", None), "index", None)  # images have no table
         return pd.Series(ld.numpy(), index=index).where(cfs.found)
@@ -232,8 +235,8 @@ class FeatureDensity:
     def from_tensors(
         cls, model: "Model | ImageModel", tensors: Mapping[str, Tensor]
     ) -> "FeatureDensity":
-        """The density that `tensors` came from, for the model that it was fitted to."""
-        # A file may hold anything: nothing is calculated with before it fits.
+        """The density that `tensors` came from, for the model it was fitted to."""
+        # A file may hold anything: nothing is computed before it fits.
         if set(tensors) != {"mean", "whiten", "constant", "numbers"}:
             raise SettingError(f"these are not the tensors of a density: {listed(sorted(tensors))}")
         mean = tensors["mean"].double()

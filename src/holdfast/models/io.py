@@ -59,7 +59,7 @@ def _load_safetensors(
     path: Path | OpenedFile, schema: Schema | None, classes: Sequence[Any] | None
 ) -> Model:
     try:
-        # A recourse network that was trained with the model may be in the same file.
+        # The same file may hold a recourse network that was trained with the model.
         metadata, tensors = safetensors.read(path, lambda name: not name.startswith("generator."))
     except FileError as error:
         raise FileError(
@@ -98,8 +98,8 @@ def from_parts(
         raise FileError(
             f"{str(path)!r}: classes must be a list of strings or numbers, got {classes!r}"
         )
-    # Without memory of its own until the tensors are in place: the sizes are only a claim of the
-    # file.
+    # Without its own memory until the tensors are in place: the file only claims these
+    # sizes.
     with torch.device("meta"):
         module = build(content["architecture"])
     try:

@@ -1,5 +1,5 @@
-"""What models return as scores, and the predicted class: by how much it leads, and what its
-probability was before."""
+"""What models return as scores, and the predicted class: how far it leads, and its probability
+before."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from torch import Tensor
 Outputs = Literal["logits", "probabilities", "value"]
 OUTPUTS: tuple[Outputs, ...] = ("logits", "probabilities", "value")
 Inputs = Literal["frame", "encoded"]
-# By which a predicted class is put ahead, relative to the scores: hardly; for searches, by more
-# than they must spare.
+# How far ahead a predicted class is put, relative to the scores: hardly at all; for searches, by
+# more than they must spare.
 HARDLY = 1e-9
 CLEARLY = 1e-4
 
@@ -46,8 +46,8 @@ def to_scores(raw: Tensor, outputs: Outputs) -> Tensor:
 
 
 def looks_like_probabilities(raw: Tensor) -> bool:
-    """All between 0 and 1, and rows that add up to 1 (one column: no way to tell from logits in
-    that range)."""
+    """All between 0 and 1, with rows that add up to 1 (a single column cannot be told from logits
+    in that range)."""
     inside = bool(((raw >= 0) & (raw <= 1)).all())
     return (
         inside
@@ -58,14 +58,14 @@ def looks_like_probabilities(raw: Tensor) -> bool:
 
 
 def lead(scores: Tensor, labels: Tensor) -> Tensor:
-    """(n,) by how much the score of each row's label is ahead of the best other."""
+    """(n,) how far the score of each row's label is ahead of the best other one."""
     own = torch.nn.functional.one_hot(labels, scores.shape[1]) > 0
     return scores[own] - scores.masked_fill(own, -torch.inf).amax(1)
 
 
 def decided(scores: Tensor, labels: Tensor, by: float = HARDLY) -> Tensor:
-    """The scores (n, k) with the predicted class (n,) in front: where another is, or is level, it
-    is put just ahead."""
+    """The scores (n, k) with the predicted class (n,) in front: if another one leads, or is level,
+    it is put just ahead."""
     best = scores.amax(1)
     own = scores.gather(1, labels[:, None]).squeeze(1)
     front = torch.where(lead(scores, labels) > 0, own, best + by * best.abs().clamp_min(1.0))
@@ -83,6 +83,6 @@ def undecided(scores: Tensor) -> Tensor:
 def probabilities(
     scores: Tensor, offset: Sequence[float], *, defers_to_predict: bool = False
 ) -> Tensor:
-    """(n, k) what the model itself takes for the probabilities of the classes; see `Model`."""
+    """(n, k) the class probabilities as the model itself gives them; see `Model`."""
     own = undecided(scores.double()) if defers_to_predict else scores.double()
     return torch.softmax(own - torch.tensor(offset, dtype=torch.float64) if any(offset) else own, 1)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class _Evaluation:
-    """What a model holds while `eval_mode` lasts; nothing else of it ever changes."""
+    """What a model holds while `eval_mode` lasts; nothing else in it ever changes."""
 
     engine: Engine | None = None  # the network by hand
     shortfalls: dict[tuple[float, float], Engine] = field(
@@ -101,7 +101,7 @@ class TorchModel(Model):
         way = goal.direction if now.engine else 0.0
         if now.engine is None or not way:
             return super().shortfall(x, goal, level, soft)
-        # Two classes and the same target for all: the shortfall is itself a network with one
+        # With two classes and the same target for all, the shortfall is itself a network with one
         # output.
         if (way, level) not in now.shortfalls:
             now.shortfalls[way, level] = now.engine.against(way, level)
@@ -129,7 +129,7 @@ class TorchModel(Model):
         return digest.hexdigest()[:16]
 
     def contents(self) -> tuple[dict[str, Tensor], dict[str, object]]:
-        """What a file of the model holds: tensors, and all else."""
+        """What the model's file holds: tensors, and all else."""
         layers = describe(self.module)
         states = [(i, layer.state_dict()) for i, layer in enumerate(flat_layers(self.module))]
         tensors = {
@@ -152,8 +152,8 @@ def wrap_module(
     classes: Sequence[Any] | None = None,
     outputs: Outputs | None = None,
 ) -> TorchModel:
-    """A module with what is to be known of it: what it returns, its classes, in which precision, in
-    which units."""
+    """A module with what must be known about it: what it returns, its classes, its precision and
+    units."""
     dtype = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
     by_layer = _outputs_by_last_layer(module, outputs)
     raw = _probe(module, schema, dtype)
@@ -207,7 +207,7 @@ def _probe(module: nn.Module, schema: Schema, dtype: torch.dtype) -> Tensor:
 
 @contextmanager
 def _evaluating(module: nn.Module) -> Generator[None]:
-    """The module in evaluation mode, without gradients by its parameters; then exactly as it
+    """The module in evaluation mode, without gradients by its parameters; afterwards exactly as it
     was."""
     training = {m: m.training for m in module.modules()}
     wanted = [p for p in module.parameters() if p.requires_grad]

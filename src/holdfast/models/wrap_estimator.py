@@ -1,4 +1,4 @@
-"""Wrapping an estimator or a function: what is to be known of it, its compiled form where it has
+"""Wrapping an estimator or a function: what must be known about it, its compiled form if it has
 one, and a check that its `predict` goes by its scores."""
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ from holdfast.models.torch_model import TorchModel, wrap_module
 from holdfast.models.wrapped_model import DTYPE, RowView, WrappedModel
 from holdfast.schema.schema import Schema
 
-# Pairs of rows between which `predict` changes are brought closer so often.
+# Pairs of rows between which `predict` changes are brought closer this often.
 PREDICTED_PAIRS = 64
 HALVINGS = 8
 
@@ -45,7 +45,7 @@ def wrap_estimator(
     convert: bool = True,
     missing: bool | None = None,
 ) -> BlackBox:
-    """An estimator or a function with what is to be known of it, compiled if it can be and is to
+    """An estimator or a function with what must be known about it, compiled if it can and should
     be; see `Model.of`."""
     parts, source = _parts(model, schema, classes, outputs, inputs, missing)
     original = parts["original"]
@@ -102,7 +102,7 @@ def _parts(
 def _compile(
     original: WrappedModel, classes: tuple[Any, ...], scale: float
 ) -> tuple[Conversion, tuple[CompiledScorer, TorchModel | None] | None]:
-    """The compiled form of a model, as a torch model too if it is differentiable; or none, and
+    """The compiled form of a model, also as a torch model if it is differentiable; or none, and
     why."""
     outputs: Outputs = "logits" if classes else "value"
     try:
@@ -115,7 +115,7 @@ def _compile(
             encoded=encoded,
             offset=offset,
         )
-        if not classes:  # trees of a graph do not know that their sum is the estimate
+        if not classes:  # a graph's trees do not know that their sum is the estimate
             scorer = scorer.as_regression()
         module = scorer.run if isinstance(scorer.run, nn.Module) else None
         program = wrap_module(module, original.schema, classes, outputs) if module else None
@@ -125,7 +125,7 @@ def _compile(
             return Conversion(True, scorer.text), (scorer, program)
     except RefusedError as refused:
         why = str(refused)
-    # an estimator of another version, or taught new tricks, is still a black box
+    # an estimator of another version, or with changes, is still a black box
     except Exception as error:
         why = f"{type(error).__name__}: {error}"
     return Conversion(False, why), None
@@ -135,7 +135,7 @@ def _differs(
     original: WrappedModel, scorer: CompiledScorer, program: TorchModel | None, scale: float
 ) -> str:
     """Why the compiled scores are not the model's own, or nothing; if possible on a table, at
-    thresholds and beside."""
+    thresholds and next to them."""
     rows = probes(original.schema, scorer.cuts)
     frame = None
     if original.inputs == "frame" and scorer.trees and isinstance(scorer.run, TreeProgram):
@@ -166,6 +166,6 @@ def _contradicts_itself(original: WrappedModel, rule: DecisionRule) -> bool:
         scores = original.scores(rows)
         slack = LEVEL * scores.abs().amax(1).clamp_min(1.0)
         behind = lead(scores, original.call(rule, rows)) < -slack
-    except ModelError:  # rows that nobody has: only what it gives for the caller's own counts
+    except ModelError:  # these rows are nobody's: only what it gives for the caller's rows counts
         return False
     return bool(behind.any())

@@ -1,5 +1,5 @@
-"""An estimator or a function as the user made it, called with encoded rows, which it gets as it
-takes them."""
+"""An estimator or a function as the user made it, called with encoded rows, which it gets in the
+form it takes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,12 +21,12 @@ from holdfast.models.compiled.from_boosters import has_margins
 from holdfast.models.scores import Inputs, to_scores
 from holdfast.schema.schema import Schema
 
-DTYPE = torch.float64  # encoded rows are decoded back into the table, so keep every digit
+DTYPE = torch.float64  # encoded rows are decoded back into the table, so every digit counts
 
 
 @dataclass(frozen=True, eq=False)
 class RowView:
-    """How encoded rows look to a model: as they are, or as the table that it was trained on."""
+    """How encoded rows look to a model: as they are, or as the table it was trained on."""
 
     schema: Schema
     inputs: Inputs
@@ -35,20 +35,20 @@ class RowView:
 
     @cached_property
     def _marks(self) -> Tensor:
-        """The encoded columns that mark numbers as missing which the model does not take."""
+        """The encoded columns that mark missing numbers where the model does not take them."""
         places = zip(self.schema.names, self.schema.slices, strict=True)
         return torch.tensor(
             [s.stop - 1 for name, s in places if name in self.never_missing], dtype=torch.int64
         )
 
     def table(self, x: Tensor) -> pd.DataFrame:
-        """Encoded rows as the model is handed them: with what stands for them in place of missing
-        numbers it does not take."""
+        """Encoded rows as the model gets them: missing numbers it does not take are replaced by
+        their stand-ins."""
         return self.schema.decode(x.index_fill(1, self._marks, 0.0) if self.never_missing else x)
 
     @cached_property
     def probe(self) -> tuple[Tensor, pd.DataFrame | None]:
-        """A few encoded rows spread over the data's range, and the same as a table, if the model
+        """A few encoded rows spread over the data's range, and the same as a table if the model
         takes one. Models that share a view share them."""
         rows = probe_rows(self.schema, DTYPE)
         rows = self.schema.feasible(rows).project(rows)
@@ -62,7 +62,7 @@ class WrappedModel:
     model: Any
     view: RowView
     source: ScoreSource
-    # of the table, as it is handed them: it may have been trained on some, in an order of its own
+    # of the table, as it gets them: it may have been trained on some, in its own order
     columns: list[str]
 
     @property
@@ -81,8 +81,8 @@ class WrappedModel:
     def call(
         self, function: Callable[[Any], Any], x: Tensor, frame: pd.DataFrame | None = None
     ) -> Any:
-        """What one of its functions returns for encoded rows; `frame`: the same rows as they were
-        handed in."""
+        """What one of its functions returns for encoded rows; `frame` is the same rows as handed
+        in."""
         try:
             if self.inputs == "encoded":
                 return function(x.numpy())
@@ -153,7 +153,7 @@ class WrappedModel:
         if missing is None and not is_estimator:
             why = "it is a function, and was not wrapped with missing=True"
             return {name: why for _, name in gaps}
-        # Column by column, in rows that are complete but for it: a pipeline may impute some.
+        # Column by column, in otherwise complete rows: a pipeline may impute some.
         complete = self.probe[0].clone()
         complete[:, self.schema.encoding(DTYPE).gaps[1]] = 0.0
         numbers_there = self.schema.decode_numbers(complete)
@@ -173,8 +173,8 @@ class WrappedModel:
 
 
 def _are_probabilities(raw: Array) -> bool:
-    """(n, k) in [0, 1], and each row adds up to 1; of a single column the rest is the other
-    class's."""
+    """(n, k) in [0, 1], with rows that add up to 1; the other class gets what a single column
+    leaves."""
     if not ((raw >= -1e-6).all() and (raw <= 1 + 1e-6).all()):
         return False
     return raw.shape[1] == 1 or bool(np.abs(raw.sum(1) - 1).max(initial=0) <= 1e-3)

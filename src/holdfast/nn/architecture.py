@@ -1,5 +1,5 @@
-"""Networks that can be written down: a list of layers in words, so that a saved model is tensors
-and text."""
+"""Networks that can be written down: a list of layers in words, so a saved model is tensors and
+text."""
 
 import itertools
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from holdfast.nn.ntk import NTK
 
 Layer = dict[str, Any]
 
-# Layer -> the settings that, with its tensors, say all there is to know about it.
+# Layer -> the settings that, with its tensors, describe it fully.
 LAYERS: dict[str, tuple[type[nn.Module], tuple[str, ...]]] = {
     kind.__name__: (kind, tuple(settings.split()))
     for kind, settings in (
@@ -44,7 +44,7 @@ def mlp(inputs: int, hidden: Sequence[int], outputs: int) -> nn.Sequential:
 
 
 def linear_layer(weight: Tensor, bias: Tensor | None) -> nn.Linear:
-    """A layer of these tensors, which are not to be trained."""
+    """A layer with these tensors, which are not trained."""
     # draws nothing at random
     layer = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, device="meta")
     for name, value in (("weight", weight), ("bias", bias)):
@@ -62,8 +62,8 @@ def flat_layers(module: nn.Module) -> list[nn.Module]:
 
 
 def describe(module: nn.Module) -> list[Layer]:
-    """The architecture in words; an error if a layer is not on the list of layers that can be
-    written down."""
+    """The architecture in words, or an error if a layer cannot be written
+    down."""
     out: list[Layer] = []
     for layer in flat_layers(module):
         name = type(layer).__name__

@@ -157,7 +157,7 @@ class ModuleStack(ModelStack):
 
     def module(self, i: int) -> nn.Module:
         net = copy.deepcopy(self.template)
-        # A tensor that has two names in the module, or none in its files, is in place already.
+        # A tensor with two names in the module, or none in its files, is in place already.
         net.load_state_dict(
             {name: value[i].clone() for name, value in self.state().items()}, strict=False
         )

@@ -6,11 +6,11 @@
     grad f   = sum_j (C_j + S_j) x_j  -  (sum_j S_j u_j |x_j|) x / |x|
                C_j = w_j (pi - acos u_j) / (2 pi),    S_j = w_j u_j / (2 pi sqrt(1 - u_j^2))
 
-Cho and Saul 2009; Du et al. 2019. K has kinks at x = 0 and where x is parallel to x_j, and f no
-gradient there. What is returned instead is the mean of the slopes on the two sides: u_j = 0 in the
-first case, no S_j in the second.
+Cho and Saul 2009; Du et al. 2019. K has kinks at x = 0 and where x is parallel to x_j, and there f
+has no gradient. The mean of the slopes on the two sides is returned instead: u_j = 0 in the first
+case, no S_j in the second.
 
-f(c x) = c f(x) for c > 0, so f(0) = 0: there is no intercept. With `append_one` every row gets a
+f(c x) = c f(x) for c > 0, so f(0) = 0: there is no intercept. `append_one` gives every row a
 further column of 1.
 """
 
@@ -25,7 +25,7 @@ from torch.autograd.function import once_differentiable
 from holdfast._core.rows import COLUMN_BLOCK, ROW_BLOCK, chunks, rows_per_chunk
 from holdfast.errors import ModelError
 
-KERNEL_CELLS = 1 << 18  # numbers of the kernel matrix at a time: 2 MB
+KERNEL_CELLS = 1 << 18  # numbers of the kernel matrix held at a time: 2 MB
 PARALLEL = 1e-14  # where 1 - u^2 is less than this, it may be rounding alone
 
 
@@ -44,7 +44,7 @@ class Cosines:
         room = (1 - u) * (1 + u)
         kink = room < PARALLEL
         self.u = torch.where(kink, u.sign(), u)
-        # on a kink any will do: the two terms of S_j cancel
+        # on a kink any value will do: the two terms of S_j cancel
         self.sine = torch.where(kink, 1.0, room).sqrt()
         # of directions g with g.x > 0 and g.x' > 0
         self.share = (math.pi - self.u.acos()) / (2 * math.pi)
@@ -65,7 +65,7 @@ class Cosines:
 
 
 def cosines(x: Tensor, X: Tensor, append_one: bool) -> Iterator[Cosines]:
-    """The rows x part by part, so that memory is bounded; zeros are appended to x and X, see
+    """The rows x part by part, to bound memory; zeros are appended to x and X, see
     `padded_to_blocks`."""
     if x.shape[1] != X.shape[1]:
         raise ModelError(f"rows of {x.shape[1]} columns do not fit training rows of {X.shape[1]}")
@@ -79,16 +79,18 @@ def padded_to_blocks(x: Tensor) -> Tensor:
     """A copy of x (n, d) with zeros appended to both axes, up to whole blocks of rows and of
     columns.
 
-    Matrix products of float64 numbers add in an order that depends on where a row begins in memory,
-    too. Rows of whole blocks all begin alike, so that a row's score depends neither on its place
-    nor on n.
+    Matrix products in float64 add in an order that also depends on where a row begins in memory.
+    Rows of whole blocks all begin alike, so a row's score depends neither on its place nor on n.
     """
     n, d = x.shape
     return nn.functional.pad(x, (0, -d % COLUMN_BLOCK, 0, -n % ROW_BLOCK))
 
 
 def kernel(a: Tensor, b: Tensor, *, append_one: bool = False) -> Tensor:
-    """K(a_i, b_j) for rows a (n, d) and b (m, d): (n, m)."""
+    """K(a_i, b_j) for rows a (n, d) and b (m, d): (n, m).
+
+    Paper: krishna2024 Definition 2, Eq. 8.
+    """
     out = a.new_empty(len(a), len(b))
     start = 0
     for c in cosines(a, b, append_one):
@@ -119,8 +121,8 @@ once: Any = once_differentiable
 
 
 class _Score(torch.autograd.Function):
-    """f with the gradient above. It is found on the way forward, part by part, so that no kernel
-    matrix is kept."""
+    """f with the gradient above, found on the way forward, part by part, so that no kernel matrix
+    is kept."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, X: Tensor, w: Tensor, append_one: bool) -> Tensor:

@@ -17,8 +17,8 @@ from holdfast.nn.architecture import flat_layers
 
 
 class Engine:
-    """A Linear/ReLU network evaluated by hand; in a multiple of 8 rows, each gets the same bits in
-    any batch."""
+    """A Linear/ReLU network evaluated by hand; in batches of a multiple of 8 rows, a row gets the
+    same bits in any of them."""
 
     def __init__(self, weights: list[tuple[Tensor, Tensor]]) -> None:
         self.weights = weights
@@ -33,7 +33,7 @@ class Engine:
         self.last = w[: self.outputs]
         # a product whose bits depend on where a row is in memory
         self.dot = self.single and w.shape[1] % 4 > 0
-        # The products that end in an odd number of columns are slow; a few zero columns more cost
+        # Products that end in an odd number of columns are slow; a few more columns of zeros cost
         # less.
         width = (
             -self.inputs % COLUMN_BLOCK if len(weights) > 1 or self.outputs >= COLUMN_BLOCK else 0
@@ -90,12 +90,12 @@ class Engine:
 
 
 def _filled(weights: list[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]:
-    """The same network with layers filled up to a multiple of 4 by units that do nothing; 2, and
-    one output, stay.
+    """The same network with layers filled up to a multiple of 4 by units that do nothing; widths of
+    2, and one output, stay.
 
     Kernels that multiply matrices treat other numbers of columns (5, 6, 7, 9, 10, 11 in single, odd
-    ones in double precision) in two ways, by the place of a row in the batch, and what comes out
-    differs in the last bit.
+    ones in double precision) in two ways, by a row's place in the batch, and the results differ in
+    the last bit.
     """
     *inner, outputs = (len(w) for w, _ in weights)
     return padded_layers(
@@ -106,8 +106,8 @@ def _filled(weights: list[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]
 def padded_layers(
     weights: list[tuple[Tensor, Tensor]], more: Sequence[int]
 ) -> list[tuple[Tensor, Tensor]]:
-    """The same network with so many more units in each layer, which do nothing: their weights are
-    0."""
+    """The same network with this many more units in each layer, which do nothing: their weights
+    are 0."""
     pad = nn.functional.pad
     inputs = 0, *more[:-1]
     layers = zip(weights, inputs, more, strict=True)

@@ -5,8 +5,8 @@ models would make M small ones. It and `ModuleStack`, in `nn.module_stack`, keep
 one flat vector, so that one call of Adam, which works element by element, updates every model
 exactly as if it were trained alone.
 
-`vjp` has rows in the last axis, (M, d, n): on small tables sums over a few columns or classes then
-run along memory, and so do the products, which is two to three times as fast.
+`vjp` has rows in the last axis, (M, d, n): on small tables sums over a few columns or classes, and
+the products, then run along memory, which is two to three times as fast.
 """
 
 import itertools
@@ -24,8 +24,8 @@ from holdfast.nn.architecture import flat_layers, mlp
 from holdfast.nn.relu_network import Engine
 
 Named = dict[str, Tensor]
-WIDE = 64  # columns of rows that are better not copied
-# torch multiplies stacked matrices with fewer products than this in another way
+WIDE = 64  # rows with this many columns are better not copied
+# with fewer products than this, torch multiplies stacked matrices in another way
 SMALL = 400
 ROWS = 64
 
@@ -68,12 +68,12 @@ class ModelStack(ABC):
 
     @abstractmethod
     def vjp(self, x: Tensor, shape: Sequence[int] = ()) -> tuple[Tensor, StackPullback]:
-        """Raw outputs (M, k, n) of rows (M, d, n) by models in use, and the way back; `shape` of a
-        row that is not flat."""
+        """Raw outputs (M, k, n) of rows (M, d, n) by models in use, and the way back; `shape` is
+        that of a row that is not flat."""
 
     def input_gain(self) -> float:
-        """No column of a row's gradient is larger than this times the length of the slope that
-        `vjp` led back."""
+        """No column of a row's gradient is larger than this times the length of the slope `vjp` led
+        back."""
         return math.inf
 
     @abstractmethod
@@ -113,7 +113,7 @@ class ModelStack(ABC):
 
     @abstractmethod
     def empty(self, count: int) -> "ModelStack":
-        """Room for so many models of the same architecture."""
+        """Room for this many models of the same architecture."""
 
     def select(self, models: Tensor) -> "ModelStack":
         """Some of the models, as a stack of their own."""
@@ -196,7 +196,7 @@ class Stack(ModelStack):
         return self._back(rows, h, torch.bmm(g, w.transpose(1, 2))), raw
 
     def _forward(self, rows: list[Tensor]) -> list[Tensor]:
-        """What each layer but the first sees, for rows (M, n_1, d), (M, n_2, d), .. one behind the
+        """What each layer but the first sees, for rows (M, n_1, d), (M, n_2, d), .. one after the
         other."""
         buffers = self._buffers(sum(part.shape[1] for part in rows))
         for i, ((w, b), (h, _)) in enumerate(zip(self.layers, buffers, strict=False)):
@@ -211,8 +211,8 @@ class Stack(ModelStack):
         return [h for h, _ in buffers]
 
     def _back(self, rows: list[Tensor], h: list[Tensor], g: Tensor) -> Tensor:
-        """Write the gradients of all layers but the last, by that of the loss by what the last sees
-        (M, n, h)."""
+        """Write the gradients of all layers but the last, from the loss's gradient by what the last
+        sees (M, n, h)."""
         buffers = self._buffers(g.shape[1])
         for i in range(len(self.layers) - 2, -1, -1):
             gw, gb = self.slopes[i]
@@ -273,7 +273,7 @@ class Stack(ModelStack):
         w, b = self.layers[-1]
         gw, gb = self.slopes[-1]
         k = self.sizes[-1]
-        # One logit, or two of which only the difference counts: a sigmoid and half the products.
+        # One logit, or two whose difference alone counts: a sigmoid and half the products.
         line = w[..., 1:] - w[..., :1] if k == 2 else w
         bias = b[..., 1:] - b[..., :1] if k == 2 else b
         g = torch.baddbmm(bias, h, line)
@@ -318,7 +318,7 @@ class Stack(ModelStack):
         }
 
     def named(self, tensors: Named) -> Named:
-        """A nested Sequential names its layers otherwise, but in the same order."""
+        """A nested Sequential names its layers differently, but in the same order."""
         return dict(zip(self.state(), tensors.values(), strict=True))
 
 
@@ -345,7 +345,7 @@ class LayerPullback:
 
 
 def row_block(products: int) -> int:
-    """How many rows make a score independent of n, when a row takes this many products in the
+    """How many rows make a score independent of n, if a row takes this many products in the
     smallest layer."""
     return ROWS * -(-SMALL // (ROWS * products))
 
@@ -357,7 +357,7 @@ def padded(x: Tensor, block: int) -> Tensor:
 
 @contextmanager
 def lent_generator(seed: int) -> Generator[None]:
-    """The global generator of the CPU, seeded; it is given back as it was."""
+    """The global CPU generator, seeded; it is given back as it was."""
     before = torch.get_rng_state()
     torch.default_generator.manual_seed(seed)
     try:

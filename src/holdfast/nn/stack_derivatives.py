@@ -1,7 +1,7 @@
 """A stack of networks with first and second derivatives.
 
-M networks of one architecture, all parameters of one in a row of (M, P). `Leaky` has Linear layers
-with LeakyReLU between them and works by hand:
+M networks of one architecture; the parameters of each are a row of (M, P). `Leaky` has Linear
+layers with LeakyReLU between them and works by hand:
 
     h_0 = x,  a_i = h_{i-1} W_i + b_i,  h_i = s_i a_i,  s_i = 1 or `slope`,  z = a_L
     L = sum over rows of w L(z, y),   d_i = dL / da_i,   dL/dW_i = h_{i-1}' d_i,   dL/dx = d_1 W_1'
@@ -16,8 +16,8 @@ so that R{dL/dtheta} is the Hessian times p, and R{dL/dx} = R d_1 W_1' + d_1 P_1
 derivative. Automatic differentiation through an unrolled training step, as in `AnyModule`, gives
 the same at several times the cost.
 
-One output, or two, of which only the difference counts: L = (f - y)^2 with f the probability of
-class 1, or on request cross-entropy. More outputs: cross-entropy.
+One output, or two whose difference alone counts: L = (f - y)^2 with f the probability of class 1,
+or cross-entropy on request. More outputs: cross-entropy.
 """
 
 import itertools
@@ -34,7 +34,7 @@ from torch.func import functional_call, grad, vmap
 from holdfast._core.types import Pullback
 
 SLOPE = 0.01
-# hidden layers are filled up to multiples of it: products of narrow matrices are several times
+# hidden layers are filled up to multiples of this: products of narrow matrices are several times
 # slower
 BLOCK = 16
 Parts = list[tuple[Tensor, Tensor]]  # (W (M, a, b), b (M, 1, b)) of each layer
@@ -81,20 +81,20 @@ class Weights:
 
 
 def block(units: int) -> int:
-    """The next multiple of 16; wide layers are well served by one of 8."""
+    """The next multiple of 16; for wide layers one of 8 will do."""
     size = BLOCK if units < 8 * BLOCK else BLOCK // 2
     return -(-units // size) * size
 
 
 class Buffers:
-    """Memory by name, kept from step to step: large tensors that are made anew cost more than what
-    fills them."""
+    """Memory by name, kept from step to step: making large tensors anew costs more than filling
+    them."""
 
     def __init__(self) -> None:
         self.held = dict[tuple[Any, ...], Tensor]()
 
     def __call__(self, name: tuple[Any, ...], m: int, n: int, k: int, dtype: torch.dtype) -> Tensor:
-        """(m, n, k) numbers, yet to be written; what was there under this name before is gone."""
+        """(m, n, k) numbers, yet to be written; what this name held before is gone."""
         key = (*name, n, k, dtype)
         found = self.held.get(key)
         if found is None or len(found) < m:
@@ -184,9 +184,9 @@ class Leaky(Net):
 
     Args:
         sizes: inputs, hidden units, outputs.
-        inputs: where the inputs are among columns of which there are more, for a network on top of
+        inputs: where the inputs are among more columns, for a network on top of
             another.
-        columns: how many there are.
+        columns: how many columns there are.
     """
 
     def __init__(
@@ -209,7 +209,7 @@ class Leaky(Net):
         return Weights(torch.zeros(count, total, dtype=dtype), self.padded_sizes)
 
     def load(self, theta: Weights, parts: Parts) -> Weights:
-        """Write weights (M, a, b) and biases (M, 1, b) of the layers as they are without
+        """Write weights (M, a, b) and biases (M, 1, b) of the layers, as they are without
         filling."""
         for i, ((w, b), (weight, bias)) in enumerate(zip(parts, theta.parts, strict=True)):
             rows, width = self._places(i)
@@ -226,7 +226,7 @@ class Leaky(Net):
         ]
 
     def _places(self, i: int) -> tuple[Tensor, int]:
-        """Where the inputs of layer i are, and how many outputs it has, without filling."""
+        """Where layer i has its inputs, and how many outputs, without filling."""
         return self.inputs if i == 0 else torch.arange(self.sizes[i]), self.sizes[i + 1]
 
     def forward(
@@ -273,7 +273,7 @@ class Leaky(Net):
         return self.buffers(name, like.shape[0], like.shape[1], width, like.dtype)
 
     def _kinked(self, g: Tensor, h: Tensor) -> Tensor:
-        """s_i g, in place; s_i is told from the sign of h_i."""
+        """s_i g, in place; the sign of h_i tells s_i."""
         if self.slope == 0:
             return torch.ops.aten.threshold_backward.grad_input(g, h, 0, grad_input=g)
         return torch.ops.aten.leaky_relu_backward.grad_input(g, h, self.slope, True, grad_input=g)
@@ -391,7 +391,7 @@ class AnyModule(Net):
         self, theta: Weights, along: Weights, passed: Any, columns: Columns, hessian: Weights | None
     ) -> Tensor:
         def directed(flat: Tensor, rows: Tensor, p: Tensor, y: Tensor, w: Tensor) -> Tensor:
-            # not jvp: its first use has torch warn of what it does itself
+            # not jvp: at its first use torch warns of its own doings
             first: Any = grad(self._loss)
             return (first(flat, rows, y, w) * p).sum()
 

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from holdfast._core.checks import require_integer
 from holdfast._core.types import Outcomes
 from holdfast.auditing.audit import models_needed
 from holdfast.errors import SettingError
@@ -96,9 +97,19 @@ class Banks:
             raise SettingError(f"family must be one of {', '.join(KINDS)}, got {self.family!r}")
         if self.fit is not None and self.recipe is not None:
             raise SettingError("pass fit=, a function that trains the model, or recipe=, not both")
+        if not isinstance(self.models, Mapping | None):
+            raise SettingError(
+                f"models must say how many by part, such as {{'guide': 100}}, got {self.models!r}"
+            )
         unknown = [name for name in self.models or {} if name not in PARTS]
         if unknown:
             raise SettingError(f"models has no part {unknown[0]!r}; there are {list(PARTS)}")
+        for name, count in (self.models or {}).items():
+            require_integer(f"models[{name!r}]", count, 0)
+        if self.workers is not None:
+            require_integer("workers", self.workers)
+        if self.cache is not None and not isinstance(self.cache, str | Path):
+            raise SettingError(f"cache must be the name of a folder, got {self.cache!r}")
 
     def __repr__(self) -> str:
         given = {fact.name: getattr(self, fact.name) for fact in fields(self)}

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from holdfast._core.result import as_json
+from holdfast._core.parquet import content_of, damage_named, read_sealed
+from holdfast._core.result import as_json, write_csv
 from holdfast.auditing import files
 from holdfast.auditing.audit import Audit
 from holdfast.datasets.tables import records
@@ -153,23 +154,20 @@ class Frontier:
         if ending == ".json":
             self.to_json(path)
         elif ending == ".csv":
-            self.table().to_csv(path)
+            write_csv(self.table(), path)
         else:
-            self.judged_by.save(path)
-            files.add_column(path, CHOSEN_BY, self.chosen_by.held)
             content = {"holds": list(self.holds), "chosen by": files.facts_of(self.chosen_by)}
-            files.add_metadata(path, MARK, content)
+            files.write(path, self.judged_by, {CHOSEN_BY: self.chosen_by.held}, {MARK: content})
 
     @classmethod
     def load(cls, path: str | Path) -> "Frontier":
         """Read a .parquet file written by `save`."""
-        judged_by = Audit.load(path)
-
-        def chosen(content: dict[str, Any]) -> tuple[Audit, tuple[float, ...]]:
+        otherwise = "holds an audit and no frontier; it was not written by Frontier.save"
+        table = read_sealed(path, MARK, otherwise)
+        with damage_named(path):
+            content: dict[str, Any] = content_of(table, MARK)
+            judged_by = Audit(*files.arguments_in(table))
+            verdicts = files.column(table, CHOSEN_BY)
+            chosen_by = files.arguments_of(judged_by.cfs, verdicts, content["chosen by"])
             holds = tuple(float(hold) for hold in content["holds"])
-            verdicts = files.column(path, CHOSEN_BY)
-            return Audit(*files.arguments_of(judged_by.cfs, verdicts, content["chosen by"])), holds
-
-        otherwise = "an audit and no frontier; it was not written by Frontier.save"
-        chosen_by, holds = files.read_metadata(path, MARK, otherwise, chosen)
-        return cls(chosen_by, judged_by, holds)
+            return cls(Audit(*chosen_by), judged_by, holds)

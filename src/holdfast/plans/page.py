@@ -13,6 +13,7 @@ import numpy as np
 from holdfast._core.checks import optional
 from holdfast.auditing import certificates
 from holdfast.plans.plan import Plan, plans_at
+from holdfast.render.changes import changed_labels
 from holdfast.render.charts.theme import MOST_BARS, MOST_DOTS, changed_features, to_svg
 from holdfast.render.html import (
     MOST_ROWS,
@@ -25,7 +26,7 @@ from holdfast.render.html import (
     some_names,
     write_page,
 )
-from holdfast.render.sentences import headings, moves
+from holdfast.render.sentences import moves
 from holdfast.target import Status
 
 if TYPE_CHECKING:
@@ -53,7 +54,6 @@ def write_plans(plans: "Plans", path: Path) -> Path:
     holding = plans_at(plans, found[:MOST_ROWS])
     shaky = plans_at(plans, fragile[:MOST_ROWS])
     without = plans_at(plans, open_[:MOST_ROWS])
-    used = {change.label for plan in holding for change in plan.changes}
     answered = int(cfs.answered.sum())
     return write_page(
         path,
@@ -69,7 +69,7 @@ def write_plans(plans: "Plans", path: Path) -> Path:
         most_bars=MOST_BARS,
         holding=holding,
         found=len(found),
-        features=[n for n in headings(cfs.schema.features) if n in used],
+        features=changed_labels(cfs, [plan.changes for plan in holding]),
         shaky=shaky,
         fragile=len(fragile),
         without=without,

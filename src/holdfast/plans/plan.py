@@ -13,6 +13,7 @@ import pandas as pd
 from holdfast.auditing import certificates
 from holdfast.render.changes import Change, changes_of
 from holdfast.render.charts.theme import row_names
+from holdfast.render.html import places
 from holdfast.render.sentences import sentences
 from holdfast.target import Status
 
@@ -190,8 +191,7 @@ def plans_at(plans: "Plans", rows: npt.NDArray[np.int64]) -> list[Plan]:
     some = plans[rows]
     cfs = some.cfs
     columns = PlanColumns.of(some)
-    number, several = _numbers(plans.cfs)
-    changes = changes_of(cfs, np.arange(len(cfs)))
+    number, several = places(plans.cfs)
     known: dict[str, Any] = {"judges": len(some.audit.held), "model": cfs.run.model}
     known["bank"] = some.audit.bank
     facts: dict[str, Sequence[Any]] = {
@@ -199,7 +199,7 @@ def plans_at(plans: "Plans", rows: npt.NDArray[np.int64]) -> list[Plan]:
         "subject": cfs.after.index.tolist(),
         "before": _rows(cfs.before),
         "after": _rows(cfs.after),
-        "changes": [tuple(changes.get(i, ())) for i in range(len(cfs))],
+        "changes": changes_of(cfs),
         "sentence": columns.sentence,
         "cost": _where(~np.isnan(columns.cost), columns.cost),
         "accepted": _where(columns.answered, columns.accepted),
@@ -234,13 +234,6 @@ def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
     names = [str(name) for name in table.columns]
     columns = [table[name].tolist() for name in table.columns]
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-
-
-def _numbers(cfs: "Counterfactuals") -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """(n,) which of its person's plans each one is, from 1, and how many these are."""
-    groups = pd.Series(cfs.source).groupby(cfs.source)
-    number: Any = groups.cumcount().to_numpy() + 1
-    return number, groups.transform("size").to_numpy()
 
 
 def plain(value: Any) -> Any:

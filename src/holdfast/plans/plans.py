@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from holdfast._core.result import as_json
-from holdfast.auditing import certificates
+from holdfast._core.parquet import content_of, damage_named, read_sealed
+from holdfast._core.result import as_json, write_csv
+from holdfast.auditing import certificates, files
 from holdfast.auditing.audit import Audit
-from holdfast.auditing.files import add_metadata, known_ending, read_metadata
 from holdfast.auditing.likeness import Likeness
 from holdfast.counterfactuals import Counterfactuals, RowSelection, positions
 from holdfast.plans.plan import Plan, PlanColumns, each_plan
@@ -240,12 +240,12 @@ class Plans:
         """Write the format of the extension: .parquet has everything, for `load`; .json what
         `to_json` gives, and .csv what `table` gives."""
         path = Path(path)
-        ending = known_ending(path, ENDINGS)
+        ending = files.known_ending(path, ENDINGS)
         if ending == ".json":
             self.to_json(path)
             return
         if ending == ".csv":
-            self.table().to_csv(path)
+            write_csv(self.table(), path)
             return
         content = {
             "hold": self.hold,
@@ -254,24 +254,21 @@ class Plans:
             "warnings": list(self.warnings),
             "looks": self.looks,
         }
-        self.audit.save(path)
-        add_metadata(path, MARK, content)
+        files.write(path, self.audit, contents={MARK: content})
 
     @classmethod
     def load(cls, path: str | Path) -> "Plans":
         """Read a .parquet file written by `save`."""
-        audit = Audit.load(path)
-
-        def judged(content: dict[str, Any]) -> "Plans":
+        otherwise = "holds an audit and no plans; it was not written by Plans.save"
+        table = read_sealed(path, MARK, otherwise)
+        with damage_named(path):
+            content: dict[str, Any] = content_of(table, MARK)
             likeness = content["likeness"]
             return cls(
-                audit,
+                Audit(*files.arguments_in(table)),
                 float(content["hold"]),
                 float(content["confidence"]),
-                None if likeness is None else Likeness(**likeness),
+                None if likeness is None else Likeness.from_dict(likeness),
                 tuple(str(text) for text in content["warnings"]),
                 int(content["looks"]),
             )
-
-        otherwise = "an audit and no plans; it was not written by Plans.save"
-        return read_metadata(path, MARK, otherwise, judged)

@@ -11,7 +11,7 @@ in it, say which plans do hold (`audit`). Every part can be given ready-made ins
 
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
-from functools import cached_property
+from numbers import Real
 from pathlib import Path
 from typing import Any, Unpack, cast
 
@@ -19,7 +19,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from holdfast._core.checks import untyped
+from holdfast._core.binomial import check_share
+from holdfast._core.checks import require_integer, untyped
+from holdfast._core.lock import OwnLock
 from holdfast._core.types import Label, Outcomes
 from holdfast.auditing import certificates
 from holdfast.auditing.audit import Audit, audit, audit_at
@@ -100,6 +102,9 @@ class Recourse:
         **settings: Unpack[InferSettings],
     ) -> None:
         _check_names(settings)
+        check_share("hold", hold)
+        check_share("confidence", confidence)
+        require_integer("seed", seed, 0)
         banks = Banks() if banks is None else banks
         if isinstance(model, Recipe) and banks.recipe is None:
             banks = replace(banks, recipe=model)
@@ -113,6 +118,8 @@ class Recourse:
         self.model = self._model(model, schema, classes, settings)
         banks.counts(self.model, hold, confidence)  # an error where nothing could be certified
         self._method = method
+        self._search: SurvivalSearch | None = None
+        self._lock = OwnLock()  # what several threads ask for is trained and made once
         self._trained = banks.ready if isinstance(banks.ready, TrainedBanks) else None
 
     # ---- what it is made of
@@ -156,11 +163,17 @@ class Recourse:
         before `train`."""
         return self.trained.split
 
-    @cached_property
+    @property
     def method(self) -> Explainer:
         """The search: for plans of several safety margins, where it is not ready-made."""
         if self._method is not None:
             return self._method
+        with self._lock:
+            if self._search is None:
+                self._search = self._made_search()
+            return self._search
+
+    def _made_search(self) -> SurvivalSearch:
         guide = self.trained.parts.guide
         # Where rows have a time the world is known to change. Models of earlier data guide then,
         # which judges of today know nothing of, so that these do not choose plans of less than the
@@ -217,16 +230,17 @@ class Recourse:
 
     def train(self) -> "Recourse":
         """Retrain the model, once: a second call does nothing. Returns itself."""
-        if self._trained is None:
-            self._trained = self.banks.train(
-                self.model,
-                self.X,
-                self.y,
-                hold=self.hold,
-                confidence=self.confidence,
-                seed=self.seed,
-                progress=self.progress,
-            )
+        with self._lock:
+            if self._trained is None:
+                self._trained = self.banks.train(
+                    self.model,
+                    self.X,
+                    self.y,
+                    hold=self.hold,
+                    confidence=self.confidence,
+                    seed=self.seed,
+                    progress=self.progress,
+                )
         return self
 
     def plans(self, X: pd.DataFrame, target: TargetLike = None) -> Plans:
@@ -301,8 +315,7 @@ class Recourse:
             X, target: as for `plans`.
             holds: shares of retrained models that are to accept a plan.
         """
-        if not len(holds) or any(not 0 < hold <= 1 for hold in holds):
-            raise SettingError(f"holds must be shares between 0 and 1, got {holds!r}")
+        _check_holds(holds)
         self._check(X, target)
         parts = self.train().trained.parts
         search = self.method
@@ -378,6 +391,15 @@ def safety_margins(hold: float, least: float = 0.0) -> tuple[float, ...]:
     """
     normal = max(LEAST_MARGIN, float(untyped("scipy.stats").norm.ppf(hold)))
     return tuple(sorted({max(least, round(factor * normal, 2)) for factor in FACTORS}))
+
+
+def _check_holds(holds: Sequence[float]) -> None:
+    """An error unless these are different shares, one or more."""
+    given = list(holds) if isinstance(holds, Iterable) and not isinstance(holds, str) else []
+    if not given or any(not (isinstance(hold, Real) and 0 < hold <= 1) for hold in given):
+        raise SettingError(f"holds must be shares between 0 and 1, got {holds!r}")
+    if len(set(given)) < len(given):
+        raise SettingError(f"holds must be different shares, got {holds!r}")
 
 
 def _check_names(settings: InferSettings) -> None:

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
+from holdfast._core.lock import OwnLock
 from holdfast.auditing.likeness import Likeness
 from holdfast.errors import FileError
 from holdfast.retraining.bank import ModelBank
@@ -27,16 +27,25 @@ class StoredSplit:
         self.guide = guide
         self.files = files
         self.digests = digests
+        self._parts = {"guide": guide}
+        self._lock = OwnLock()
 
-    @cached_property
+    @property
     def calibration(self) -> ModelBank:
         """The models that choose."""
-        return self._read("calibration")
+        return self._part("calibration")
 
-    @cached_property
+    @property
     def audit(self) -> ModelBank:
         """The models that audit."""
-        return self._read("audit")
+        return self._part("audit")
+
+    def _part(self, name: str) -> ModelBank:
+        """A part, which is read once, however many threads ask for it."""
+        with self._lock:
+            if name not in self._parts:
+                self._parts[name] = self._read(name)
+            return self._parts[name]
 
     def _read(self, name: str) -> ModelBank:
         if name not in self.files:
@@ -47,9 +56,8 @@ class StoredSplit:
                 f"{str(file)!r} is gone: another Recourse was saved there; load the folder again"
             )
         bank = load_bank(file, digest=self.digests[name])
-        known = {part: vars(self).get(part) for part in BankSplit._fields if part != name}
-        for part, other in known.items():
-            if other is not None and other.members() & bank.members():
+        for part, other in self._parts.items():
+            if other.members() & bank.members():
                 raise FileError(
                     f"{str(file)!r} has models that are among those of part {part!r}: they cannot "
                     "judge what they had a part in"

@@ -1,11 +1,9 @@
-"""What changes, one record a change: its values as in the table, and as people read them."""
+"""What changes, one record per change: its values as in the table, and as people read them."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from holdfast._core.types import Ints
 from holdfast.render.sentences import headings, moves
 
 if TYPE_CHECKING:
@@ -35,13 +33,11 @@ class Change:
     way: str
 
 
-def changes_of(cfs: "Counterfactuals", rows: Ints) -> dict[int, list[Change]]:
-    """Row number -> its changes, largest first; of these rows, where they have an answer."""
-    wanted = np.zeros(len(cfs), dtype=np.bool_)
-    wanted[rows] = True
+def changes_of(cfs: "Counterfactuals") -> list[tuple[Change, ...]]:
+    """What each answer changes, largest first; nothing where there is no answer."""
     labels = dict(zip(cfs.schema.names, headings(cfs.schema.features), strict=True))
     sized = list[tuple[int, float, Change]]()
-    for move in moves(cfs, wanted & cfs.answered):
+    for move in moves(cfs, cfs.answered):
         name = move.feature.name
         values = zip(
             move.rows.tolist(),
@@ -58,7 +54,14 @@ def changes_of(cfs: "Counterfactuals", rows: Ints) -> dict[int, list[Change]]:
                 name, before, after, labels[name], was, f"{becomes}{move.unit}", WAYS[way]
             )
             sized.append((i, -size, change))
-    out = dict[int, list[Change]]()
+    out: list[list[Change]] = [[] for _ in range(len(cfs))]
     for i, _, change in sorted(sized, key=lambda one: one[:2]):
-        out.setdefault(i, []).append(change)
-    return out
+        out[i].append(change)
+    return [tuple(changes) for changes in out]
+
+
+def changed_labels(cfs: "Counterfactuals", changes: Iterable[Sequence[Change]]) -> list[str]:
+    """The features that any of these answers change, as people read them, in the schema's
+    order."""
+    used = {change.label for of_one in changes for change in of_one}
+    return [label for label in headings(cfs.schema.features) if label in used]

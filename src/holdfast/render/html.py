@@ -2,10 +2,9 @@
 server."""
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -13,8 +12,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from holdfast._core.checks import optional
+from holdfast._core.files import write_whole
 from holdfast._core.types import Ints, Mask
-from holdfast.render.changes import Change, changes_of
+from holdfast.render.changes import changed_labels, changes_of
 from holdfast.render.charts.theme import (
     MOST_BARS,
     MOST_DOTS,
@@ -23,7 +23,7 @@ from holdfast.render.charts.theme import (
     row_names,
     to_svg,
 )
-from holdfast.render.sentences import headings, joined, moves, sentences
+from holdfast.render.sentences import joined, moves, sentences
 from holdfast.target import IntervalTarget, Status
 
 if TYPE_CHECKING:
@@ -31,33 +31,17 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 500  # in each table of the report
 MOST_NAMES = 12
-MOST_LETTERS = 400  # of one provenance entry: a target may name a class for every row
-
-
-@dataclass(frozen=True)
-class Line:
-    """One row of a table."""
-
-    name: str
-    answer: str  # '2 of 3' where a row has several answers
-    status: str
-    reason: str
-    outcome: str  # how sure the model is, or what it estimates
-    cells: dict[str, Change]  # by heading, largest change first
-    cost: str = ""
-    sentence: str = ""
+MOST_LETTERS = 400  # of a provenance entry: a target may name a class for every row
 
 
 def changes_table(cfs: "Counterfactuals", most: int = 50) -> str:
     """Only what changes, as an HTML fragment: a column per feature that changes in one of the
-    `most` first rows."""
-    lines = table_lines(cfs, np.arange(min(len(cfs), most)))
-    order = headings(cfs.schema.features)
-    used = {name for line in lines for name in line.cells}
+    first `most` rows."""
+    shown = answer_columns(cfs, np.arange(min(len(cfs), most)))
     return render(
         "changes.html",
-        lines=lines,
-        columns=[name for name in order if name in used],
+        shown=shown,
+        columns=changed_labels(cfs, shown["changes"]),
         several=several_each(cfs),
         outcome="estimate" if cfs.is_regression else "probability",
         summary=cfs.summary(),
@@ -72,8 +56,7 @@ def write_report(cfs: "Counterfactuals", path: str | Path) -> Path:
     found = np.flatnonzero(cfs.found)
     open_ = np.flatnonzero(cfs.failed)
     accepted = np.flatnonzero(cfs.answered)  # fragile ones too: their sentence says so
-    answered = table_lines(cfs, accepted[:MOST_ROWS], words=True)
-    used = {name for line in answered for name in line.cells}
+    answered = answer_columns(cfs, accepted[:MOST_ROWS])
     return write_page(
         Path(path),
         "report.html",
@@ -89,9 +72,9 @@ def write_report(cfs: "Counterfactuals", path: str | Path) -> Path:
         found=len(found),
         answers=len(accepted),
         answered=answered,
-        features=[name for name in headings(cfs.schema.features) if name in used],
+        features=changed_labels(cfs, answered["changes"]),
         open=len(open_),
-        unanswered=table_lines(cfs, open_[:MOST_ROWS]),
+        unanswered=answer_columns(cfs, open_[:MOST_ROWS]),
         met=some_names(cfs, np.flatnonzero(cfs.status_codes == Status.ALREADY_MET)),
         provenance=provenance(cfs.run),
     )
@@ -149,7 +132,7 @@ def figures(cfs: "Counterfactuals") -> list[tuple[str, str, str]]:
 
 
 def by_status(cfs: "Answers", kind: str) -> list[tuple[str, str, str]]:
-    """How many were found, already met and so on."""
+    """How many rows are found, already met and so on."""
     counts = {s: int((cfs.status_codes == s).sum()) for s in Status}
     share = {
         s: f"{count / len(cfs):.0%} of {kind}" if len(cfs) else "" for s, count in counts.items()
@@ -169,7 +152,7 @@ def middle(values: "pd.Series[float]", found: Mask, how: str, style: str) -> str
 
 
 def provenance(run: "Run", about: str = "Schema fingerprint") -> list[tuple[str, str]]:
-    """Enough to get the answers again."""
+    """Enough to make the answers again."""
     entries = [
         ("Method", run.method),
         ("Settings", run.settings),
@@ -183,32 +166,29 @@ def provenance(run: "Run", about: str = "Schema fingerprint") -> list[tuple[str,
     return [(name, shortened(value, MOST_LETTERS)) for name, value in entries]
 
 
-def table_lines(cfs: "Counterfactuals", rows: Ints, *, words: bool = False) -> list[Line]:
-    """The rows of these numbers as strings; with `words` also their cost and sentence."""
-    names = row_names(cfs.after.index[rows])
-    answers = _answers(cfs)
-    changes = changes_of(cfs, rows)
-    values: list[float] = cfs.goal.value(cfs.scores).numpy().tolist()
-    shares = [f"{p:.1%}" for p in values]
-    blank = [""] * len(cfs)
-    outcome = cfs.goal.numbers(values) if isinstance(cfs.goal, IntervalTarget) else shares
-    cost = [f"{value:.2f}" for value in cfs.cost("l1")] if words else blank
-    in_words = sentences(cfs).tolist() if words else blank
-    status = [Status(int(c)).words for c in cfs.status_codes]
-    numbers = cast(list[int], rows.tolist())
-    return [
-        Line(
-            name,
-            answers[i],
-            status[i],
-            cfs.reasons[i],
-            outcome[i],
-            {change.label: change for change in changes.get(i, ())},
-            cost[i],
-            in_words[i],
-        )
-        for name, i in zip(names, numbers, strict=True)
+def answer_columns(cfs: "Counterfactuals", rows: Ints) -> pd.DataFrame:
+    """What tables say of the answers at these positions, column by column."""
+    some = cfs[rows]
+    values: list[float] = some.goal.value(some.scores).numpy().tolist()
+    if isinstance(some.goal, IntervalTarget):
+        outcome = some.goal.numbers(values)
+    else:
+        outcome = [f"{probability:.1%}" for probability in values]
+    number, several = places(cfs)
+    place = [
+        f"{i} of {k}" for i, k in zip(number[rows].tolist(), several[rows].tolist(), strict=True)
     ]
+    columns = {
+        "name": row_names(some.after.index),
+        "place": place,
+        "status": some.status["status"].tolist(),
+        "reason": some.reasons,
+        "outcome": outcome,
+        "changes": changes_of(some),
+        "cost": [f"{cost:.2f}" for cost in some.cost("l1")],
+        "sentence": sentences(some).tolist(),
+    }
+    return pd.DataFrame(columns, dtype=object)
 
 
 def several_each(cfs: "Counterfactuals") -> bool:
@@ -216,14 +196,12 @@ def several_each(cfs: "Counterfactuals") -> bool:
     return len(np.unique(cfs.source)) < len(cfs)
 
 
-def _answers(cfs: "Counterfactuals") -> list[str]:
-    """'2 of 3' per row, or '' where every question has one answer."""
-    if not several_each(cfs):
-        return [""] * len(cfs)
+def places(cfs: "Counterfactuals") -> tuple[Ints, Ints]:
+    """(n,) which of its row's answers each one is, from 1, and how many these are."""
     groups = pd.Series(cfs.source).groupby(cfs.source)
-    place = groups.cumcount() + 1
-    count = groups.transform("size")
-    return [f"{i} of {k}" for i, k in zip(place, count, strict=True)]
+    number = groups.cumcount().to_numpy() + 1
+    several = groups.transform("size").to_numpy()
+    return number.astype(np.int64), several.astype(np.int64)
 
 
 def some_names(cfs: "Counterfactuals", rows: Ints) -> str:
@@ -267,13 +245,12 @@ def render(template: str, **values: object) -> str:
 def write_page(path: Path, template: str, **values: object) -> Path:
     """Write a page to a file, whose directory is made if need be."""
     page = render(template, **values)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page, encoding="utf-8")
+    write_whole(path, page.encode())
     return path
 
 
 def inline_svg(svg: str) -> Markup:
-    """A chart to put inside a page: its marks get native tooltips, and its size follows the page.
+    """A chart for a page: its marks get native tooltips, and its size follows the page.
 
     Vega writes what a mark says into its aria-label, escaped for an attribute, which is safe as
     text too.

@@ -1,5 +1,5 @@
-"""PNG files from arrays, with nothing but zlib: exact to the pixel, and no plotting library is
-needed."""
+"""PNG files from arrays, with nothing but zlib: exact to the pixel, and without a plotting
+library."""
 
 import base64
 import struct
@@ -49,11 +49,11 @@ def encoded(pixels: Bytes) -> Png:
 
 
 def to_bytes(image: NDArray[Any]) -> Bytes:
-    """Numbers from 0 to 1 as bytes; what is beyond is cut off."""
+    """Numbers from 0 to 1 as bytes; those beyond are cut off."""
     return (255 * np.clip(image, 0, 1)).round().astype(np.uint8)
 
 
 def png(image: NDArray[Any], *, zoom: int = 4) -> Png:
     """A grey (height, width) or coloured (height, width, 3) image of numbers from 0 (black) to 1 as
-    a PNG file, each pixel a square of `zoom` by `zoom`: viewers would blur it."""
+    a PNG file; each pixel is a square of `zoom` by `zoom`, as viewers would blur it."""
     return encoded(to_bytes(image).repeat(zoom, axis=0).repeat(zoom, axis=1))

@@ -1,4 +1,4 @@
-"""Simple pages of results: what was found out, its picture and its table, in one file."""
+"""Simple pages of results: the finding, its picture and its table, in one file."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Study(Protocol):
-    """A result whose page is made of its summary, its chart and its table alone."""
+    """A result whose page has only its summary, its chart and its table."""
 
     def summary(self) -> str: ...
 
@@ -43,7 +43,7 @@ def result_page(
     """Write a page with a headline, figures, a chart and a table.
 
     Args:
-        chart: None where there is nothing to draw.
+        chart: None if there is nothing to draw.
         caption: what the chart shows.
         facts: where it comes from, by name.
     """
@@ -81,7 +81,7 @@ def study_page(
 
 
 def written(value: Any) -> str:
-    """A cell of a table: numbers with four digits, nothing where a value is missing."""
+    """A cell of a table: numbers with four digits, nothing for a missing value."""
     if value is None or value is pd.NA or value is pd.NaT:
         return ""
     if isinstance(value, bool | np.bool_):

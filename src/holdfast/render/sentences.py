@@ -34,8 +34,8 @@ CURRENCIES = ("$", "€", "£", "¥", "₹")
 MISSING = "missing"
 EMPTY = "(empty)"
 ATTACHED = ("%", "°", "‰")
-# A level that reads well without quotation marks: up to four plain words, none of which could
-# belong to the sentence.
+# A level that reads well without quotation marks: up to four plain words that could not belong to
+# the sentence.
 PLAIN_LEVEL = re.compile(
     r"(?!.*\b(?:and|at|by|for|from|in|of|on|or|to|with)\b)[\w.+%-]*\w[\w.+%-]*(?: [\w.+%-]+){0,3}",
     re.IGNORECASE,
@@ -56,7 +56,7 @@ class Moves:
 
     @property
     def unit(self) -> str:
-        """What follows the number to reach: ' months', or nothing where the numbers carry their
+        """What follows the number to reach: ' months', or nothing if the numbers carry their
         unit."""
         f = self.feature
         bare = (
@@ -88,12 +88,12 @@ def label(feature: Feature) -> str:
 
 
 def heading(feature: Feature) -> str:
-    """The feature by itself, as above a column: 'the loan' is headed 'loan'."""
+    """The feature on its own, as above a column: 'the loan' is headed 'loan'."""
     return re.sub(r"^the\s+(?=\S)", "", label(feature), flags=re.IGNORECASE)
 
 
 def headings(features: Sequence[Feature]) -> list[str]:
-    """One heading per feature; where two would be the same, the names tell them apart."""
+    """One heading per feature; if two would be the same, the names tell them apart."""
     names = [heading(f) for f in features]
     return [
         h if names.count(h) == 1 else f"{h} ({f.name})"
@@ -154,8 +154,8 @@ def joined(parts: Sequence[str]) -> str:
 
 
 def moves(cfs: "Counterfactuals", rows: Mask) -> list[Moves]:
-    """What changes in the rows of the mask, feature by feature; features that never change are left
-    out."""
+    """What changes in the rows of the mask, feature by feature, without features that never
+    change."""
     out: list[Moves] = []
     for f in cfs.schema.features:
         was = f.numbers(cfs.before[f.name])
@@ -168,7 +168,7 @@ def moves(cfs: "Counterfactuals", rows: Mask) -> list[Moves]:
         missing = np.isnan(was)
         was = np.where(missing, f.stand_in, was) if f.has_gaps else was
         switched = f.is_category or f.kind == "boolean"
-        # Of a category one level goes and one comes; of a missing number the column that says so
+        # In a category one level goes and one comes; for a missing number the column that marks it
         # changes too.
         size = (
             np.full(len(changed), 2.0) if f.is_category else np.abs(now - was) / f.scale + missing
@@ -204,7 +204,8 @@ def _level(value: Level) -> str:
 
 
 def _quoted(was: str, now: str) -> tuple[str, str]:
-    """Levels with quotation marks, both or none, where one of them would run into the sentence."""
+    """Levels, both with quotation marks if one of them would run into the sentence, else
+    neither."""
     if all(v == EMPTY or PLAIN_LEVEL.fullmatch(v) for v in (was, now)):
         return was, now
     was = was if was in (EMPTY, MISSING) else f"“{was}”"
@@ -228,7 +229,7 @@ def _numbers(f: Feature, was: Array, now: Array) -> tuple[list[str], list[str]]:
 
 def _decimals(f: Feature, change: Array) -> Ints:
     """(m,) as many as the feature's step has, or DIGITS of its range, and at least two digits of
-    the change: with those, before and after cannot look the same."""
+    the change, so before and after cannot look the same."""
     span = f.seen[1] - f.seen[0]
     span = span if math.isfinite(span) and span > 0 else f.scale
     usual = DIGITS - 1 - math.floor(math.log10(span))
@@ -254,7 +255,7 @@ def _outward(f: Feature, was: Array, now: Array, decimals: Ints) -> Array:
 
 
 def _number(value: float, decimals: int | None, unit: str = "") -> str:
-    """1150.0 -> '1,150'; the unit is added only where it sticks to the number."""
+    """1150.0 -> '1,150'; the unit is added only if it sticks to the number."""
     text = written(value, decimals)
     if unit in CURRENCIES:
         return f"-{unit}{text[1:]}" if text.startswith("-") else unit + text

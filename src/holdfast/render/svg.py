@@ -1,5 +1,5 @@
-"""Pictures as SVG: images exact to the pixel, with captions; PNG files of them are made by
-vl-convert."""
+"""Pictures as SVG: images exact to the pixel, with captions; vl-convert turns them into PNG
+files."""
 
 import unicodedata
 from pathlib import Path
@@ -7,13 +7,14 @@ from pathlib import Path
 from markupsafe import escape
 
 from holdfast._core.checks import optional
+from holdfast._core.files import whole_file
 from holdfast.errors import FileError
 from holdfast.render.png import Bytes, Png, encoded
 
 Colour = tuple[int, int, int]
 FONT = "Arial, Helvetica, Liberation Sans, sans-serif"
-CAPITAL = 0.716  # height of a capital, as a share of the size of the font
-# about how wide letters are, as a share of the same
+CAPITAL = 0.716  # height of a capital, as a share of the font size
+# about how wide letters are, as a share of the font size
 LETTER = 0.55
 WIDE_LETTER = 1.0
 EXTENSIONS = (".png", ".svg")
@@ -38,10 +39,8 @@ class Svg(str):
                 f"{', '.join(EXTENSIONS)}"
             )
         content = self.encode() if path.suffix.lower() == ".svg" else self.png()
-        try:
-            path.write_bytes(content)
-        except OSError as error:
-            raise FileError(f"cannot write {str(path)!r}: {error.strerror or error}") from None
+        with whole_file(path) as file:
+            file.write(content)
 
 
 class Drawing:
@@ -78,7 +77,7 @@ class Drawing:
         bold: bool = False,
         centred: bool = False,
     ) -> None:
-        """Words in letters whose capitals are so high; what has no room is cut, and shown when
+        """Words in letters with capitals of this height; words without room are cut, and shown when
         pointed at."""
         words = one_line(words)
         shown = cut(words, capital, room)
@@ -105,13 +104,13 @@ def one_line(words: str) -> str:
 
 
 def width_of(words: str, capital: float) -> int:
-    """About how many pixels wide words are, when capitals are so high."""
+    """About how many pixels wide words are, with capitals of this height."""
     wide = sum(WIDE_LETTER if unicodedata.east_asian_width(c) in "WF" else LETTER for c in words)
     return round(wide * capital / CAPITAL)
 
 
 def cut(words: str, capital: float, room: int) -> str:
-    """The words in one line, or as many letters as there is room for."""
+    """The words in one line, or as many letters as have room."""
     words = one_line(words)
     if width_of(words, capital) <= room:
         return words

@@ -1,4 +1,4 @@
-"""Attacks inside a ball: rows near x that a model gets most wrong.
+"""Attacks inside a ball: the rows near x that a model gets most wrong.
 
     z_0     = x + epsilon u,   u in the unit ball           or x itself
     z_{t+1} = P( z_t + a epsilon dir(grad_z loss(z_t)) )    P: into the ball around x and the box
@@ -20,13 +20,16 @@ from torch import Tensor
 from holdfast.distances import BallNorm, Distance, distance_of, l2, linf
 from holdfast.errors import SettingError
 
-# rows (.., n, d) -> a positive multiple, for each row, of the loss's gradient
+# rows (.., n, d) -> for each row a positive multiple of the loss's gradient
 Rise = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
 class Adversary:
-    """How an attack moves."""
+    """How an attack moves.
+
+    Paper: krishna2024 Eq. 1, Eq. 14 to 16.
+    """
 
     steps: int = 10
     norm: BallNorm | Distance = "linf"  # the ball
@@ -66,7 +69,7 @@ class Adversary:
         """
         epsilon = torch.as_tensor(epsilon, dtype=x.dtype)
         radius = epsilon if free is None else epsilon * free.to(x.dtype)
-        # every ball is inside these as well
+        # every ball lies inside these as well
         lo = x - radius
         hi = x + radius
         if box is not None:

@@ -32,17 +32,18 @@ from holdfast.retraining.model_group import ModelGroup, group_of_one, sample_of,
 from holdfast.retraining.next_training import USUAL_SPREAD
 from holdfast.retraining.outcomes import ClassNames, outcomes, plain
 from holdfast.retraining.recipe import Recipe, RecipeLike
+from holdfast.retraining.row_facts import BesideFeatures
 from holdfast.retraining.split import BankSplit, Counts, disjoint
 from holdfast.schema.schema import Schema
 
 
 @dataclass(frozen=True, eq=False)
 class ModelBank:
-    """Retrained models, by family: what a model could have been, had it been trained a little
+    """Retrained models, by family: what a model could have been if trained a little
     differently.
 
-    Make one with `ModelBank.retrain`, `ModelBank.from_tables`, or `ModelBank.of` from models that
-    there are.
+    Make one with `ModelBank.retrain`, `ModelBank.from_tables`, or `ModelBank.of` from existing
+    models.
 
     >>> import holdfast as hf
     >>> data = hf.datasets.moons().take(range(200))
@@ -60,7 +61,7 @@ class ModelBank:
     classes: tuple[Any, ...]
     recipe: Recipe | None  # None: the models were made elsewhere
     seed: int
-    around: Model | None = None  # the model in use, where judges are stretched away from it
+    around: Model | None = None  # the model in use, if judges are stretched away from it
 
     # ---- making one
 
@@ -90,44 +91,45 @@ class ModelBank:
 
         Args:
             recipe: a `Recipe`, or a torch module, estimator, pipeline or `Model` to take one from;
-                what is fitted already is made again from its settings.
+                a fitted one is made again from its settings.
             X, y, schema, classes, seed: as for `Recipe.fit`; a model fitted with these is the one
-                the families vary. The classes of a `Model` are its own, and `y` may be in its own
-                names or in those it was given.
+                the families vary. A `Model` has its own classes, and `y` may use its own names or
+                those it was given.
             families: how many models of each family, see `retraining.families`; range(25, 50) makes
-                just those. Left out: 100 of `retrain`, and 100 of `history` where there is a
+                just those. By default 100 of `retrain`, and 100 of `history` if there is a
                 `time`.
             pool: positions of the rows that `leave_one_out` leaves out in turn; None draws them
                 from the seed.
             time: how old rows are: a column of X, which the schema need not have, or one value for
                 each row. Up to 12 different values are periods of their own; more are cut into four
                 periods of as many rows.
-            window: the model in use, and every family but `history`, learns from so many of the
-                newest periods; left out: from all rows. `history` is made as `retrain` is, from
-                windows of as many periods that end one, two and three periods earlier, in turn; if
-                the window is left out, from all rows up to there. Rows of one time, or of
-                neighbouring times, are drawn together.
+            window: the model in use, and every family but `history`, learns from this many of the
+                newest periods, by default from all rows. `history` is made as `retrain` is, from
+                windows of as many periods that end one, two and three periods earlier, in turn;
+                without a window, from all rows up to there. Rows of one time, or of neighbouring
+                times, are drawn together.
             groups: which rows belong together and are drawn together, such as those of one person:
                 a column of X, which the schema need not have, or one value for each row.
             sample_weight: how much each row counts: a column of X, or one number for each row.
-            fit_params: what else an estimator's `fit` is given; of values of which there is one for
-                each row, those of the rows that are drawn. Of a pipeline they have the names of its
-                steps, as in "model__eval_metric".
+            fit_params: what else an estimator's `fit` is given; values given per row are taken for
+                the rows drawn. For a pipeline they carry the names of its steps, as in
+                "model__eval_metric".
             spread: how many times as far from the model in use the models of `fresh` lie as those
                 of `retrain`: they learn from n / spread^2 rows; see `spread_for`.
-            workers: how many estimators are fitted at once, each by one thread; left out: as many
-                as there are cores. Networks are trained together, in one.
+            workers: how many estimators are fitted at once, each by one thread; by default as many
+                as there are cores. Networks are trained together, in one thread.
             progress: show a bar on stderr.
-            cache: a folder of models that were made before, which are read instead of made again,
-                and where new ones are kept as they are made: what was stopped goes on from there.
-                Models that cannot be saved are made each time. Its files are taken for your own;
-                see SECURITY.md.
+            cache: a folder of models made before, which are read instead of made again. New ones
+                are kept there as they are made, so a stopped run goes on from there. Models that
+                cannot be saved are made each time. Its files are taken to be your own; see
+                SECURITY.md.
         """
         wanted = wanted_models(families, has_time=time is not None)
         if not isinstance(seed, Integral):
             raise SettingError(f"seed must be an integer, got {seed!r}")
         if workers is not None and workers < 1:
             raise SettingError(f"workers must be at least 1, got {workers}")
+        beside: BesideFeatures = {"time": time, "groups": groups, "sample_weight": sample_weight}
         whole = BaseRun.of(
             recipe,
             X,
@@ -136,12 +138,10 @@ class ModelBank:
             classes,
             seed,
             pool,
-            time,
-            window,
-            groups=groups,
-            sample_weight=sample_weight,
+            window=window,
             fit_params=fit_params,
             spread=spread,
+            **beside,
         )
         made = made_groups(whole, wanted, workers=workers, progress=progress, cache=cache)
         run = whole.in_use()
@@ -197,7 +197,7 @@ class ModelBank:
         schema: Schema | None = None,
         classes: Sequence[Hashable] | None = None,
     ) -> "ModelBank":
-        """A bank of models that there are: the last release, the next one, those of a registry.
+        """A bank of existing models: the last release, the next one, those of a registry.
 
         Args:
             models: one or several, all with the same classes and the same encoding.
@@ -237,8 +237,8 @@ class ModelBank:
 
     def stretched(self, model: Model, spread: float) -> "ModelBank":
         """The same models as judges that lie `spread` times as far from the model in use: as far as
-        models of new data will, with a spread by `spread_for`. The family `retrain` is called
-        `stretch` then; `history` stays as it is."""
+        models of new data will, with a spread from `spread_for`. The family `retrain` is then
+        called `stretch`; `history` stays as it is."""
         self.check_fits(model)
         if spread == 1:
             return self
@@ -267,7 +267,7 @@ class ModelBank:
 
     def __getitem__(self, models: RowSelection | str) -> "ModelBank":
         """A bank of some of the models: the name of a family, or positions as a number, a slice,
-        numbers, or a mask (M,). Each is there once, in the order of the bank."""
+        numbers, or a mask (M,). Each appears once, in the bank's order."""
         if isinstance(models, str):
             return self.subset(models)
         chosen = np.unique(positions(models, len(self), "models"))
@@ -305,11 +305,11 @@ class ModelBank:
 
     def split(self, *, guide: Counts, calibration: Counts = 0, audit: Counts = 0) -> BankSplit:
         """Disjoint parts of the bank, made from the same base run: models that guide a search,
-        others by which it is calibrated, and others again that audit what it found.
+        others that calibrate it, and others again that audit what it found.
 
         Args:
-            guide, calibration, audit: so many models of every family of the bank; or of each, by
-                name. Models that are copies, made from the same, count once.
+            guide, calibration, audit: the number of models from every family of the bank, or from
+                each by name. Copies, made from the same, count once.
 
         Returns:
             `BankSplit(guide, calibration, audit)`; model by model the same when the bank grows.
@@ -368,7 +368,7 @@ class ModelBank:
             return torch.cat([group.scores(frame, x[group.dtype]) for group in self.groups])
 
     def predict(self, X: Rows) -> np.ndarray[Any, Any]:
-        """(M, n) the class that every model gives to every row, or the number that it estimates."""
+        """(M, n) the class that every model gives to every row, or the number it estimates."""
         if not self.classes:
             return self.scores(X).squeeze(2).double().numpy()
         return np.array(self.classes, dtype=object)[self.scores(X).argmax(2).numpy()]
@@ -376,7 +376,7 @@ class ModelBank:
     def model(self, i: int) -> Model:
         """Model i alone, in the order of `family`."""
         if not -len(self) <= i < len(self):
-            raise SettingError(f"the bank has {len(self)} models, there is no model {i}")
+            raise SettingError(f"the bank has {len(self)} models, not a model {i}")
         i %= len(self)
         for group in self.groups:
             if i < len(group):
@@ -394,8 +394,8 @@ class ModelBank:
         return digest.hexdigest()[:16]
 
     def origins(self) -> list[str]:
-        """(M,) a short hash of what each model was made from: trained in other company, its weights
-        differ in the last bits."""
+        """(M,) a short hash of what each model was made from, as weights differ in the last bits if
+        it is trained in other company."""
         return [group.origin(i) for group in self.groups for i in range(len(group))]
 
     def members(self) -> frozenset[str]:
@@ -403,7 +403,7 @@ class ModelBank:
         return frozenset(self.origins())
 
     def signatures(self) -> Tensor:
-        """(M, s) what each model makes of the schema's probe rows: models that agree on all of them
+        """(M, s) what each model makes of the schema's probe rows; models that agree on all of them
         are the same."""
         return self._signatures
 
@@ -412,12 +412,12 @@ class ModelBank:
         return signature(self.scores(self.schema.probe))
 
     def samples(self) -> list[str]:
-        """(M,) a short hash of the rows and outcomes that each model learnt from; '' where they are
+        """(M,) a short hash of the rows and outcomes that each model learnt from; '' if they are
         not known."""
         return [sample_of(origin) for origin in self.origins()]
 
     def checked(self) -> "ModelBank":
-        """The bank itself; an error unless every architecture takes the rows of the schema and
+        """The bank itself, or an error unless every architecture takes the schema's rows and
         returns the classes."""
         check_whole(self)
         return self

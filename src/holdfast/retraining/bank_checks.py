@@ -37,7 +37,7 @@ def check_fits(bank: "ModelBank", other: "Model | Counterfactuals | ModelBank") 
 def check_whole(bank: "ModelBank") -> None:
     """An error unless every architecture takes the rows of the schema and returns the classes."""
     if not bank.groups:
-        raise ModelError("there is no model in it")
+        raise ModelError("it holds no model")
     first = 0
     for group in bank.groups:
         if not len(group) or len(group.origins) not in (0, len(group)):

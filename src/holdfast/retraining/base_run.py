@@ -4,12 +4,11 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from holdfast._core.checks import require_integer
@@ -34,7 +33,7 @@ from holdfast.retraining.loop import Variation, derived, fit_stack
 from holdfast.retraining.next_training import USUAL_SPREAD
 from holdfast.retraining.outcomes import ClassNames, as_named, class_numbers, numbers, outcomes
 from holdfast.retraining.recipe import Recipe, RecipeLike
-from holdfast.retraining.row_facts import RowFacts
+from holdfast.retraining.row_facts import BesideFeatures, RowFacts
 from holdfast.schema.schema import Schema
 
 MOST_AGO = 3  # how many periods back the windows of the family `history` end
@@ -54,10 +53,10 @@ class BaseRun:
     schema: Schema
     classes: tuple[Any, ...]
     seed: int = 0
-    # positions of rows that are left out in turn; None draws an order of all
+    # positions of rows to leave out in turn; None draws an order of all
     pool: Tensor | None = None
     periods: Tensor | None = None  # (n,) the number of each row's period of time, the oldest is 0
-    # of how many of the newest periods the model in use has learnt; None: all
+    # from how many of the newest periods the model in use has learnt; None: all
     window: int | None = None
     # (n,) numbers of the blocks of rows that are drawn together; None: each row alone
     blocks: Tensor | None = None
@@ -77,15 +76,13 @@ class BaseRun:
         classes: ClassNames | None = None,
         seed: int = 0,
         pool: Sequence[int] | None = None,
-        time: str | ArrayLike | None = None,
-        window: int | None = None,
         *,
-        groups: str | ArrayLike | None = None,
-        sample_weight: str | ArrayLike | None = None,
+        window: int | None = None,
         fit_params: Mapping[str, Any] | None = None,
         spread: float = USUAL_SPREAD,
+        **beside: Unpack[BesideFeatures],
     ) -> "BaseRun":
-        facts = RowFacts.of(X, schema, time, groups, sample_weight)
+        facts = RowFacts.of(X, schema, **beside)
         run = cls._of_table(
             recipe, facts.table, y, schema, classes, seed, pool, facts.periods, window
         )
@@ -116,8 +113,8 @@ class BaseRun:
             raise SettingError("window= counts periods of time; pass time= as well")
         if window is not None:
             require_integer("window", window)
-        # A model that knows its settings is its own recipe. One of an XGBoost file has forgotten
-        # them: what it has learnt on these rows tells the settings that fit best.
+        # A model that knows its settings is its own recipe. One from an XGBoost file has forgotten
+        # them: what it has learnt on these rows tells which settings fit best.
         forgetful = is_forgetful(recipe)
         column = outcomes(table, y)
         if forgetful and not isinstance(recipe, Model):
@@ -159,7 +156,7 @@ class BaseRun:
 
     @cached_property
     def left_out(self) -> Tensor:
-        """Positions of the rows that are left out in turn."""
+        """Positions of the rows to leave out in turn."""
         order = torch.Generator().manual_seed(self.seed)
         return torch.randperm(len(self.X), generator=order) if self.pool is None else self.pool
 
@@ -182,7 +179,7 @@ class BaseRun:
     # ---- periods of time
 
     def in_use(self) -> "BaseRun":
-        """The run that made the model in use: that on the rows of the newest periods."""
+        """The run that made the model in use, on the rows of the newest periods."""
         if self.periods is None or self.window is None:
             return self
         new = self.periods > int(self.periods.max()) - self.window
@@ -210,8 +207,8 @@ class BaseRun:
         )
 
     def earlier(self) -> list[Tensor]:
-        """(n,) the rows of each earlier window, that which ends one period before the newest
-        first."""
+        """(n,) the rows of each earlier window; the one that ends one period before the newest
+        comes first."""
         if self.periods is None:
             raise SettingError(
                 "the family 'history' needs to know how old rows are; pass time=, the name of a "
@@ -262,8 +259,8 @@ class BaseRun:
         return whole
 
     def _weighted(self, variation: Variation) -> Variation:
-        """The variation, in which rows also count by their weights; these have mean 1, as steps go
-        by them."""
+        """The variation, in which rows also count by their weights, which have mean 1, as they
+        scale the steps."""
         if self.weight is None:
             return variation
         weight = (self.weight / self.weight.mean()).float().expand(len(variation), -1)
@@ -311,7 +308,7 @@ class BaseRun:
     # ---- what models are made from
 
     def origins(self, variation: Variation) -> tuple[str, ...]:
-        """Of each model of a variation: a short hash of the rows and outcomes it learns from, and
+        """For each model of a variation, a short hash of the rows and outcomes it learns from, and
         one of all it is made from."""
         recipe = self._recipe(variation)
         n = len(self.X)
@@ -330,7 +327,7 @@ class BaseRun:
             digest = common.copy()
             rows = table.copy()
             epochs = variation.epochs[i] if variation.epochs else recipe.epochs
-            # else the order makes no difference
+            # otherwise the order makes no difference
             is_ordered = recipe.estimator is not None or recipe.batch_size < n
             order = variation.order[i] if is_ordered else None
             digest.update(f"{variation.weights[i]} {order} {epochs}".encode())
@@ -355,7 +352,7 @@ def _positions(pool: Sequence[int], n: int) -> Tensor:
 
 
 def _settings(recipe: Recipe, n: int) -> str:
-    """The settings that matter with n rows, however they were spelt."""
+    """The settings that matter with n rows, however they were written."""
     if recipe.estimator is not None:
         return f"{described(recipe.estimator)} {recipe.inputs}"
     shape: Any = recipe.hidden

@@ -1,4 +1,4 @@
-"""Scikit-learn-style estimators as recipes have them: cloned, seeded and fitted; written down and
+"""Scikit-learn-style estimators as recipes use them: cloned, seeded and fitted; written down and
 read by name."""
 
 import inspect
@@ -38,10 +38,10 @@ class EstimatorFit:
     Args:
         X, y, rows: the table and its outcomes, and the positions of the rows to learn from, in this
             order.
-        classes: their names in the order of the scores; none of a regressor.
+        classes: their names in the order of the scores; none for a regressor.
         settings: in place of the estimator's own.
-        params: what else `fit` is given, such as weights; of values of which there is one for each
-            row of X, those of the rows to learn from.
+        params: what else `fit` is given, such as weights; values given per row of X are taken for
+            the rows to learn from.
     """
 
     estimator: Any
@@ -71,8 +71,8 @@ class EstimatorFit:
         numbers = list(range(len(self.classes)))
         by_name = (outcome.to_numpy(), names)
         by_number = (class_numbers(outcome, names).numpy(), numbers)
-        # Some libraries take no names, only the numbers 0 .. k - 1, and numbers come in any order
-        # of the names.
+        # Some libraries take only the numbers 0 .. k - 1, not names, and these may number the names
+        # in any order.
         unsorted = all(isinstance(name, str) for name in names) and names != sorted(names)
         numbered = unsorted or type_name(core(self.estimator)).startswith("xgboost.")
         ways = (
@@ -102,7 +102,7 @@ class EstimatorFit:
             if isinstance(clone, OwnFit):
                 return clone.made(rows, y, self.seed, params)
             clone.fit(rows, y, **params)
-            # a threshold on a class that is known by another name only fails here
+            # only here does a threshold on a class known by another name fail
             clone.predict(rows[:1])
             return clone
         except (TypeError, ValueError) as error:
@@ -114,7 +114,7 @@ class EstimatorFit:
             raise ModelError(what + (hint if self.inputs == "frame" else "")) from error
 
     def _named(self, clone: Any, learns: list[Any]) -> FittedEstimator:
-        """A fitted classifier that was to learn these classes, under the names of the recipe's."""
+        """A fitted classifier that was to learn these classes, under the recipe's names."""
         names = list(self.classes)
         if not hasattr(clone, "classes_"):
             raise ModelError(
@@ -138,7 +138,7 @@ class EstimatorFit:
 
 
 class OwnFit:
-    """A function of the user's own that fits a model, `fit(X, y, seed)`, in the place of an
+    """A function of the user's that fits a model, `fit(X, y, seed)`, in place of an
     estimator."""
 
     def __init__(self, fit: Callable[..., Any]) -> None:
@@ -166,7 +166,7 @@ class OwnFit:
 
 
 def of_rows(value: Any, rows: npt.NDArray[np.int64], n: int) -> Any:
-    """Of a value that has an entry for each of n rows, the entries of some; any other as it is."""
+    """The entries of some rows, if a value has one for each of n; any other value as it is."""
     if type(value) in (str, dict) or not hasattr(value, "__len__") or len(value) != n:
         return value
     if hasattr(value, "iloc"):
@@ -175,16 +175,16 @@ def of_rows(value: Any, rows: npt.NDArray[np.int64], n: int) -> Any:
 
 
 def weight_name(estimator: Any) -> str:
-    """What `fit` calls the weights of rows: of a pipeline, those of its last step."""
+    """What `fit` calls the weights of rows; for a pipeline, what its last step calls them."""
     if type_name(estimator) == "sklearn.Pipeline":
         return f"{estimator.steps[-1][0]}__{weight_name(estimator.steps[-1][1])}"
     return "sample_weight"
 
 
 def fit_all(fits: Sequence[EstimatorFit], workers: int, bar: Progress) -> list[FittedEstimator]:
-    """The fitted estimators, each by one thread and as many at once as there are workers: threads,
-    as the libraries that take long leave Python's lock to others, and a process would have to
-    import all of them first."""
+    """The fitted estimators, each by one thread, and as many at once as there are workers. Threads,
+    because slow libraries release Python's lock, and a process would have to import all of them
+    first."""
     out = list[FittedEstimator]()
     if min(workers, len(fits)) == 1:
         for fit in fits:
@@ -207,7 +207,7 @@ def fit_all(fits: Sequence[EstimatorFit], workers: int, bar: Progress) -> list[F
 
 @dataclass(frozen=True)
 class InOrder:
-    """An estimator whose classes are in another order than it learnt them."""
+    """An estimator whose classes are not in the order in which it learnt them."""
 
     estimator: Any
     classes_: tuple[Any, ...]
@@ -221,27 +221,27 @@ class InOrder:
 
 
 def one_thread(estimator: Any) -> dict[str, Any]:
-    """Settings by which an estimator and all inside it use one thread: others are fitted at the
-    same time, and sums of several threads differ in the last bits from those of one."""
+    """Settings that make an estimator and all inside it use one thread: others are fitted at the
+    same time, and sums over several threads differ from those of one in the last bits."""
     params: dict[str, Any] = estimator.get_params()
     out = dict[str, Any]()
     for key, value in params.items():
         prefix, _, name = key.rpartition("__")
         library = type_name(params[prefix] if prefix else estimator).partition(".")[0]
-        # None is one for scikit-learn
+        # for scikit-learn None means one
         many = value != 1 and (value is not None or library in ("xgboost", "lightgbm"))
         if name == "n_jobs" and many:
             out[key] = 1
     return out
 
 
-# What XGBoost takes for settings that are None.
+# What XGBoost takes in place of None.
 XGBOOST = {"n_estimators": 100, "max_depth": 6, "learning_rate": 0.3}
 
 
 def settings_of(estimator: Any, names: Sequence[str]) -> dict[str, float]:
-    """The settings of these names, of an estimator and of all inside it, that are positive numbers.
-    Of `max_iter` only that which is a number of trees."""
+    """The settings of these names, of an estimator and all inside it, that are positive numbers;
+    `max_iter` only where it is a number of trees."""
     params: dict[str, Any] = estimator.get_params()
     out = dict[str, float]()
     for key, given in params.items():
@@ -264,8 +264,8 @@ IDLE = ("random_state", "n_jobs", "verbose", "verbosity")
 
 
 def described(value: Any) -> str:
-    """Every setting of an estimator, however deep, by which two are told apart; its `repr` leaves
-    out what is long."""
+    """Every setting of an estimator, however deep, to tell two apart; its `repr` leaves out what is
+    long."""
     if hasattr(value, "get_params") and not isinstance(value, type):
         settings: dict[str, Any] = value.get_params(deep=False)
         words = [
@@ -302,7 +302,7 @@ BOOSTERS = (
 
 
 def named_estimator(name: str, settings: dict[str, Any]) -> Any:
-    """One of scikit-learn's, XGBoost's and LightGBM's own classifiers and regressors; a file cannot
+    """One of scikit-learn's, XGBoost's or LightGBM's own classifiers and regressors; a file cannot
     name anything else."""
     if name in BOOSTERS:
         odd = [key for key, value in settings.items() if not is_plain(value)]
@@ -331,7 +331,7 @@ def predictors() -> dict[str, Any]:
 
 
 def written_settings(estimator: Any) -> dict[str, Any]:
-    """The settings of an estimator that a file can hold; an error rather than a file that makes
+    """The settings of an estimator that a file can hold, or an error rather than a file that makes
     another model."""
     kind = cast(Any, type(estimator))
     if predictors().get(kind.__name__) is not kind:

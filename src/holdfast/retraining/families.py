@@ -1,9 +1,9 @@
-"""Families of retrained models: in what a model may differ from the one in use when it is made
+"""Families of retrained models: how a model may differ from the one in use when it is made
 again.
 
-Each family is a function from the run that made that model and the numbers of the models wanted to
-variations of it, one for each architecture. Model i of a family is made in the same way whatever
-others are asked for.
+Each family is a function from the run that made that model, and the numbers of the models wanted,
+to variations of the run, one for each architecture. Model i of a family is made in the same way
+whatever others are asked for.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,7 +21,7 @@ from holdfast.retraining.loop import Variation
 from holdfast.retraining.next_training import class_counts, fresh_rows, same_steps
 
 MOST_DRAWS = 1000  # of rows until there is one of every class
-GOLDEN = 0.6180339887498949  # its multiples spread evenly however many there are
+GOLDEN = 0.6180339887498949  # its multiples spread evenly, however many there are
 
 
 def retrain(run: BaseRun, models: range) -> list[Variation]:
@@ -32,8 +32,8 @@ def retrain(run: BaseRun, models: range) -> list[Variation]:
 
 
 def fresh(run: BaseRun, models: range) -> list[Variation]:
-    """As far from the model in use as models of new data lie: other initial weights, another order,
-    and fewer rows drawn with replacement, on which a network makes as many steps. See
+    """As far from the model in use as models of new data: other initial weights, another order, and
+    fewer rows drawn with replacement, on which a network makes as many steps. See
     `next_training`."""
     n = len(run.labels)
     count = fresh_rows(n, run.spread, class_counts(run.labels, len(run.classes)))
@@ -48,7 +48,10 @@ def fresh(run: BaseRun, models: range) -> list[Variation]:
 
 
 def seed(run: BaseRun, models: range) -> list[Variation]:
-    """Other initial weights, everything else the same."""
+    """Other initial weights, everything else the same.
+
+    Paper: black2022 Retraining RS.
+    """
     return [Variation(run.new_seeds(models), run.same_seed(models))]
 
 
@@ -58,7 +61,10 @@ def seed_and_order(run: BaseRun, models: range) -> list[Variation]:
 
 
 def leave_one_out(run: BaseRun, models: range) -> list[Variation]:
-    """The same weights and order; model i lacks the i-th row of the pool."""
+    """The same weights and order; model i lacks the i-th row of the pool.
+
+    Paper: black2022 Retraining LOO.
+    """
     rows = len(run.left_out)
     if not models.stop <= rows:
         raise SettingError(
@@ -90,7 +96,7 @@ def bootstrap(run: BaseRun, models: range) -> list[Variation]:
 
 def history(run: BaseRun, models: range) -> list[Variation]:
     """As `retrain`, on older rows: those up to 1, 2 and 3 periods before the newest one, in turn,
-    over as many periods as the model in use has learnt from (all of them: from the first one on).
+    over as many periods as the model in use has learnt from (if from all, from the first one on).
     Listed by age."""
     windows = run.earlier()
     out = list[Variation]()
@@ -114,10 +120,10 @@ def _times_drawn(
 
 
 def _drawn(run: BaseRun, purpose: int, i: int, of: Tensor, count: int | None = None) -> Tensor:
-    """Positions of rows, drawn with replacement from some for model i; again where that leaves a
-    class without any.
+    """Positions of rows, drawn with replacement from some for model i, and drawn again if a class
+    is left without any.
 
-    Rows that belong together are drawn together: as many blocks as there are, or so many rows.
+    Rows that belong together are drawn together: as many blocks as there are, or this many rows.
     """
     k = len(run.classes)
     g = run.generator(purpose, i)
@@ -140,7 +146,8 @@ def _rows_drawn(of: Tensor, count: int | None, g: torch.Generator) -> Tensor:
 
 
 def _blocks_drawn(of: Tensor, block: Tensor, count: int | None, g: torch.Generator) -> Tensor:
-    """Whole blocks, as many as there are; or until there are so many rows, the last block cut."""
+    """Whole blocks, as many as there are; or until there are this many rows, with the last block
+    cut."""
     order = block.argsort(stable=True)
     sizes = [int(size) for size in block.bincount() if size]
     members: tuple[Tensor, ...] = torch.split(of[order], sizes)
@@ -215,7 +222,7 @@ def _scaled(
     *,
     least: int | None,
 ) -> Variation:
-    """A variation whose estimators have other values of some settings; integers of at least
+    """A variation whose estimators have other values of some settings: integers of at least
     `least`, if given."""
     known = settings_of(run.recipe.estimator, settings)
     if not known:

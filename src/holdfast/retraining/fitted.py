@@ -1,5 +1,5 @@
-"""Fitted estimators of a bank: compiled when a search asks for one, which takes longer than to
-judge rows by it."""
+"""Fitted estimators of a bank: compiled only when a search asks for one, as compiling takes longer
+than judging rows."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -13,11 +13,11 @@ from holdfast.schema.schema import Schema
 
 @dataclass(eq=False)
 class FittedEstimator:
-    """An estimator, and all that makes a model of it, which is made once."""
+    """An estimator, and all that makes a model of it; the model is made once."""
 
     estimator: Any
     schema: Schema
-    classes: tuple[Any, ...]  # none of a regressor
+    classes: tuple[Any, ...]  # none for a regressor
     inputs: Inputs
     outputs: Outputs | None = None
     _model: Model | None = field(default=None, init=False, repr=False)
@@ -36,8 +36,8 @@ class FittedEstimator:
         return self._model
 
     def judge(self, like: BlackBox) -> Model:
-        """The model, if it is there already; or what judges rows of a table as it would, which is
-        like another."""
+        """The model, if it is there already, or what judges rows of a table as it would, made like
+        another one."""
         if self._model is not None:
             return self._model
         if self._judge is None:
@@ -62,8 +62,8 @@ class FittedEstimators(Sequence[Model]):
         return FittedEstimators(self.fitted[i]) if isinstance(i, slice) else self.fitted[i].model
 
     def judges(self) -> list[Model]:
-        """Models that judge rows of a table and nothing else, where the first one can be compiled:
-        all go by their largest score then, and need not be."""
+        """Models that judge rows of a table and nothing else, if the first one can be compiled:
+        then all go by their largest score, and need not be compiled."""
         first = self[0] if len(self) else None
         if isinstance(first, CompiledModel) and not any(first.offset):
             return [fitted.judge(first) for fitted in self.fitted]

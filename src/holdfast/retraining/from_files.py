@@ -1,8 +1,8 @@
 """Boosted trees that came from a file, made again from what the file says.
 
 The text of a LightGBM model has its settings. A file of XGBoost has its rounds, objective and
-trees, but neither learning rate nor sampling: the depth is taken from the deepest tree, and the
-learning rate is that, of a short list, with which a model fitted to the training rows scores them
+trees, but neither learning rate nor sampling. The depth is taken from the deepest tree, and the
+learning rate from a short list: the one with which a model fitted to the training rows scores them
 most like the model in the file.
 """
 
@@ -24,9 +24,9 @@ from holdfast.retraining.estimators import EstimatorFit
 from holdfast.retraining.fitted import FittedEstimators
 
 RATES = (0.03, 0.05, 0.1, 0.2, 0.3)
-MOST_ROWS = 20_000  # that a learning rate is chosen by
-# What LightGBM calls its settings -> what its estimators do, and the usual value, which need not be
-# said.
+MOST_ROWS = 20_000  # used to choose a learning rate
+# LightGBM's name of a setting -> its estimators' name, and the usual value, which need not be
+# given.
 SETTINGS: dict[str, tuple[str, Any]] = {
     "boosting": ("boosting_type", "gbdt"),
     "learning_rate": ("learning_rate", 0.1),
@@ -80,8 +80,8 @@ SETTINGS: dict[str, tuple[str, Any]] = {
 
 
 def booster_of(model: Any) -> Any:
-    """The booster of a model that has no other settings than those: a bare one, or XGBoost's own
-    estimator that was read from a file; None of anything else."""
+    """The booster of a model that has no settings but the booster's: a bare one, or XGBoost's own
+    estimator read from a file; None for anything else."""
     inner = model.wrapped if isinstance(model, BlackBox) else model
     if isinstance(inner, Boosted | BoostedNumbers):
         return inner.booster
@@ -91,14 +91,14 @@ def booster_of(model: Any) -> Any:
         inner, "_Booster"
     ):
         booster: Any = inner.get_booster()
-        # What was fitted here has a metric, at least the usual one, and its settings; what was
-        # loaded has neither.
+        # A model fitted here has a metric, at least the usual one, and its settings; a loaded one
+        # has neither.
         return None if _config(booster)["metrics"] else booster
     return None
 
 
 def lightgbm_estimator(booster: Any) -> Any:
-    """LightGBM's classifier or regressor with the settings of a booster, as its text has them."""
+    """LightGBM's classifier or regressor with a booster's settings, as given in its text."""
     text: str = booster.model_to_string(num_iteration=1)
     given = dict(
         re.findall(r"^\[(\w+): (\S+)\]$", text.partition("\nparameters:")[2], re.MULTILINE)
@@ -124,9 +124,9 @@ def lightgbm_estimator(booster: Any) -> Any:
 
 def xgboost_estimator(model: BlackBox, X: pd.DataFrame, y: "pd.Series[Any]", seed: int) -> Any:
     """XGBoost's classifier or regressor with what a model without settings says, and the learning
-    rate of the list with which it comes out most alike on the rows that it learnt from; a warning
-    says what was taken for granted."""
-    # The learning rate is in no XGBoost file, and makes the most of what a new fit looks like.
+    rate of the list that makes it most alike on the rows it learnt from; a warning says what was
+    assumed."""
+    # No XGBoost file holds the learning rate, which matters most to what a new fit looks like.
     settings = xgboost_settings(booster_of(model))
     kind: Any = getattr(
         untyped("xgboost"), "XGBRegressor" if model.is_regression else "XGBClassifier"
@@ -184,8 +184,8 @@ def xgboost_settings(booster: Any) -> dict[str, Any]:
 
 
 def forgot(model: Any) -> SettingError:
-    """What to say of a model from a file of XGBoost where there are no rows to find its learning
-    rate by."""
+    """What to say of a model from an XGBoost file without rows to find its learning rate
+    by."""
     kind = type(model.wrapped if isinstance(model, BlackBox) else model).__name__
     what = f"an XGBoost file does not say how the model ({kind}) was made"
     fix = (
@@ -217,7 +217,7 @@ def _depth(node: dict[str, Any]) -> int:
 
 
 def _leads(model: Model, X: pd.DataFrame) -> Any:
-    """(n, k) scores; of classes, each less their mean."""
+    """(n, k) scores; those of classes less their mean."""
     with model.eval_mode():
         scores = model.score_frame(X).double().numpy()
     return scores - scores.mean(1, keepdims=True) if scores.shape[1] > 1 else scores

@@ -23,8 +23,8 @@ def net_of(module: nn.Module, count: int) -> tuple[Net, Weights]:
     """The architecture of a module and `count` copies of its parameters; the module itself is not
     touched.
 
-    `Leaky`, by hand, where it is Linear and one kind of ReLU or LeakyReLU in turn (dropout is
-    idle), else `AnyModule`.
+    `Leaky`, by hand, if it is Linear and one kind of ReLU or LeakyReLU in turn (dropout is idle),
+    else `AnyModule`.
     """
     layers = [m for m in flat_layers(module) if not isinstance(m, nn.Dropout | nn.Identity)]
     slope = _slope(layers)
@@ -41,7 +41,7 @@ def net_of(module: nn.Module, count: int) -> tuple[Net, Weights]:
 
 
 def _slope(layers: Sequence[nn.Module]) -> float | None:
-    """The slope below 0 that all layers between the Linear ones have; None if it is another kind of
+    """The slope below 0 of all layers between the Linear ones; None for another kind of
     network."""
     linear = layers[::2]
     kinks = layers[1::2]
@@ -73,8 +73,8 @@ def members_of(module: nn.Module, net: Net, theta: Weights) -> ModelStack:
 
 
 def with_logits(model: Model, what: str) -> TorchModel:
-    """The model, if it is a torch module that returns logits, or its exact copy as one; `what`
-    needs one."""
+    """The model as a torch module that returns logits, itself or an exact copy; `what` names who
+    needs it."""
     if model.is_regression:
         raise ModelError(f"{what} needs a classifier, and this is a regression model")
     if isinstance(model, CompiledModel) and model.program is not None:

@@ -6,10 +6,10 @@ linear score, two classes and the linf ball, that maximum is exact:
 
     max loss = log(1 + exp(-y (w.x + b) + epsilon |w|_1)),    y in {-1, +1}
 
-What retrained models differ in is a `Variation`: initial weights, order of the rows, rows left out,
-weights and labels of rows, number of epochs. Weights and order have generators of their own, so a
-variation changes the one and not the other; rows that are left out drop out of an order that stays
-the same.
+A `Variation` says how retrained models differ: initial weights, order of the rows, rows left out,
+weights and labels of rows, number of epochs. Weights and order have their own generators, so a
+variation can change one and not the other; rows left out drop out of an order that stays the
+same.
 """
 
 import copy
@@ -35,22 +35,22 @@ Start = Callable[[int], dict[str, Tensor]]  # a seed -> named initial tensors
 
 @dataclass(frozen=True)
 class Variation:
-    """In what M models of one architecture differ. Everything not given is as in the first
+    """How M models of one architecture differ. Everything not given is as in the first
     model."""
 
     weights: tuple[int, ...]  # M seeds of the initial weights
     order: tuple[int, ...]  # M seeds of the order of the rows
-    kept: Tensor | None = None  # (M, n) which rows each model sees; as many for each
+    kept: Tensor | None = None  # (M, n) which rows each model sees; the same number for each
     emphasis: Tensor | None = None  # (M, n) how much each row counts
     labels: Tensor | None = None  # (M, n)
     # (M, m) positions of the rows that each model sees in an epoch, with repetitions
     rows: Tensor | None = None
     epochs: tuple[int, ...] | None = None
-    epsilon: tuple[float, ...] | None = None  # radius of the balls that rows are attacked in
-    # of estimators, which have more than their rows and seeds
+    epsilon: tuple[float, ...] | None = None  # radius of the balls in which rows are attacked
+    # for estimators, which have more than their rows and seeds
     settings: tuple[Mapping[str, Any], ...] | None = None
     width: float = 1.0  # of the hidden layers of all M models, as a multiple of the first model's
-    last_layer: bool = False  # only that is trained, on the features of the first model
+    last_layer: bool = False  # train only the last layer, on the first model's features
 
     def __post_init__(self) -> None:
         if len(self.weights) != len(self.order):
@@ -112,12 +112,12 @@ class Loop:
 
 @dataclass(frozen=True, kw_only=True)
 class RobustLoop(Loop):
-    """The loop of plain networks, whose rows may be attacked while they learn.
+    """The loop of plain networks, whose rows may be attacked during training.
 
     Args:
         optimizer: "adam", or "sgd" (plain gradient descent).
-        epsilon: radius of the ball around each encoded row, 0 for none.
-        attack: "pgd" (steps from a random point), or "fgsm" (one step). A linear score of two
+        epsilon: radius of the ball around each encoded row; 0 for no attack.
+        attack: "pgd" (steps from a random point), or "fgsm" (one step). A linear score with two
             classes in the linf ball needs neither: its worst row is known.
         attack_steps, attack_norm: steps of "pgd", and the ball: "linf" or "l2".
         attack_box: attacked rows keep to the range of the training rows.
@@ -193,9 +193,9 @@ def fit_in_parts(
     loop: Loop,
     train: Callable[[ModelStack, Tensor, slice], dict[str, Tensor]],
 ) -> ModelStack:
-    """Train the models of a variation, at a time as many as stay in the cache: `train` makes of
-    stacked models with their initial weights, the rows, and which of the M models they are, the
-    state of these when trained."""
+    """Train the models of a variation, as many at a time as stay in the cache. `train` takes
+    stacked models with their initial weights, the rows, and which of the M models they are, and
+    returns their state when trained."""
     whole = stack_of(module, len(variation))
     x = x.to(whole.theta.dtype)
     check_batches(module, variation.rows_of_an_epoch(len(x)), loop.batch_size)
@@ -211,8 +211,8 @@ def fit_in_parts(
             models.load(
                 {name: torch.stack([drawn[s][name] for s in seeds]) for name in models.state()}
             )
-            # Layers that draw random numbers in training do so from the global generator: lend them
-            # one, seeded.
+            # Layers that draw random numbers in training use the global generator: lend them a
+            # seeded one.
             with lent_generator(seeds[0]):
                 trained = train(models, x, part)
             for name, value in trained.items():
@@ -223,14 +223,14 @@ def fit_in_parts(
 
 
 def check_finite(tensors: Iterable[Tensor]) -> None:
-    """Raise a `SettingError` if training has led to weights that are non-finite."""
+    """Raise a `SettingError` if training has led to non-finite weights."""
     if not all(bool(value.isfinite().all()) for value in tensors):
         raise SettingError("training diverged: some weights are non-finite; lower lr")
 
 
 def models_at_once(module: nn.Module, batch_size: int, models: int) -> int:
-    """How many models to train at once: small stacks stay in the cache, and gain most of what there
-    is to gain."""
+    """How many models to train at once: small stacks stay in the cache, and have most of the
+    gain."""
     parameters = sum(p.numel() for p in module.parameters())
     widths = sum(m.out_features for m in module.modules() if isinstance(m, nn.Linear))
     cells = batch_size * max(widths, 1) + 2 * parameters
@@ -373,7 +373,7 @@ class Orders:
 
 
 def derived(seed: int, purpose: int) -> int:
-    """A seed for one purpose; generators seeded with neighbouring numbers would otherwise meet."""
+    """A seed for one purpose; otherwise generators seeded with neighbouring numbers would meet."""
     return (seed * 1_000_003 + purpose * 7_919) % (1 << 62)
 
 
@@ -381,7 +381,7 @@ def derived(seed: int, purpose: int) -> int:
 
 
 def glorot(module: nn.Module, seed: int) -> dict[str, Tensor]:
-    """Glorot-uniform weights and zero biases, from a generator of their own."""
+    """Glorot-uniform weights and zero biases, from their own generator."""
     return glorot_tensors(module, torch.Generator().manual_seed(derived(seed, 0)))
 
 

@@ -18,7 +18,7 @@ MODELS = 100  # of a family that is not asked for by number
 
 
 def wanted_models(families: Any, *, has_time: bool) -> dict[str, range]:
-    """The numbers of the models of each family; left out, the usual ones."""
+    """The numbers of the models of each family; by default the usual ones."""
     if families is None:
         families = {"retrain": MODELS}
         if has_time:
@@ -42,7 +42,7 @@ def made_groups(
     """The models of all families, made or read.
 
     Args:
-        whole: the run of all rows: families of earlier data are made from it, the others from the
+        whole: the run on all rows: families of earlier data are made from it, the others from the
             run of the model in use.
         wanted: the numbers of the models of each family.
         workers, progress, cache: as for `ModelBank.retrain`.

@@ -1,4 +1,4 @@
-"""A group of a bank: models of one family and one architecture, asked all at once."""
+"""A group of a bank: models of one family and one architecture, all asked at once."""
 
 import hashlib
 from collections.abc import Sequence
@@ -32,10 +32,10 @@ class ModelGroup:
     family: str
     networks: ModelStack | None = None
     estimators: Sequence[Model] = ()
-    # What each model was made from: a short hash of the rows and outcomes, '-', and one of all
-    # there is to know.
+    # What each model was made from: a short hash of the rows and outcomes, '-', and one of
+    # everything.
     origins: tuple[str, ...] = ()
-    # As judges, how many times as far from the model in use they are taken to lie; see
+    # How many times as far from the model in use they are taken to lie as judges; see
     # `retraining.stretch`.
     spread: float = 1.0
 
@@ -49,7 +49,7 @@ class ModelGroup:
     def scores(self, frame: pd.DataFrame, x: Tensor) -> Tensor:
         """(M, n, k) logits of rows and their encoding."""
         if self.networks is None:
-            # Threads that wait for each other take longer than one that does the little there is to
+            # Threads that wait for each other take longer than a single one with so little to
             # do.
             limits = untyped("threadpoolctl").threadpool_limits
             with limits(1, user_api="openmp") if len(x) <= ALONE else nullcontext():
@@ -78,7 +78,7 @@ class ModelGroup:
         """(M, n) which models give which rows the wanted outcome, by their scores (M, n, k).
 
         Args:
-            around, own: the model in use and what it gives (n, k), where judges are stretched away
+            around, own: the model in use and what it gives (n, k), if judges are stretched away
                 from it.
         """
         if self.spread != 1:
@@ -98,7 +98,7 @@ class ModelGroup:
         return asked_of_stretched(goal, around, model, self.spread)
 
     def origin(self, i: int) -> str:
-        """A short hash of what model i was made from; where that is not known, of the model
+        """A short hash of what model i was made from or, if that is not known, of the model
         itself."""
         if self.origins or self.networks is None:
             return self.origins[i] if self.origins else self.judges()[i].fingerprint()
@@ -161,7 +161,7 @@ def group_of_one(model: Model, family: str) -> ModelGroup:
     plain = isinstance(model, TorchModel) and model.outputs == "logits" and not model.is_regression
     networks = Stack.like(model.module, 1) if isinstance(model, TorchModel) and plain else None
     if networks is None:
-        # a fingerprint is not an origin: it is of a few rows
+        # a fingerprint is not an origin: it is made from a few rows
         return ModelGroup(family, estimators=(model,))
     tensors = dict(zip(networks.state(), cast(TorchModel, model).module.parameters(), strict=True))
     networks.load({name: value.detach()[None] for name, value in tensors.items()})
@@ -169,8 +169,8 @@ def group_of_one(model: Model, family: str) -> ModelGroup:
 
 
 def signature(scores: Tensor) -> Tensor:
-    """(M, n, k) scores -> (M, s) by which models are told apart: what is added to the scores of all
-    classes of a row, and how certain a model is when it is certain, makes no difference."""
+    """(M, n, k) scores -> (M, s) numbers that tell models apart: a constant added to the scores of
+    all classes of a row, and how certain a certain model is, make no difference."""
     scores = scores.double()
     if scores.shape[2] > 1:
         scores = (scores - scores.mean(2, keepdim=True)).clamp(-100, 100)
@@ -178,7 +178,7 @@ def signature(scores: Tensor) -> Tensor:
 
 
 def sample_of(origin: str) -> str:
-    """The part of an origin that is about the rows and outcomes, '' if there is none."""
+    """The part of an origin about the rows and outcomes, '' if it has none."""
     rows, dash, _ = origin.partition("-")
     return rows if dash else ""
 

@@ -57,7 +57,7 @@ def class_numbers(y: "pd.Series[Any]", names: Sequence[Any]) -> Tensor:
 
 
 def numbers(X: pd.DataFrame, y: "pd.Series[Any]") -> Tensor:
-    """(n,) the outcomes of a regression, which are finite numbers."""
+    """(n,) the outcomes of a regression: finite numbers."""
     if len(X) != len(y) or not len(X):
         raise SettingError(
             f"need as many outcomes as rows and at least one, got {len(y)} for {len(X)} rows"
@@ -72,7 +72,7 @@ def numbers(X: pd.DataFrame, y: "pd.Series[Any]") -> Tensor:
 
 
 def as_named(y: "pd.Series[Any]", own: Sequence[Any], names: Sequence[Any]) -> "pd.Series[Any]":
-    """Outcomes as a model names them: where they are its own classes, under the names that it was
+    """Outcomes as a model names them: its own classes under the names it was
     given."""
     seen = {plain(v) for v in y.dropna().unique()}
     by_name = {plain(v): name for v, name in zip(own, names, strict=True)}

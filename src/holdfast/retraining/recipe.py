@@ -1,5 +1,5 @@
-"""A recipe: how a model is made, so that it can be made again: `recipe.fit(X, y, schema)` makes the
-model, `ModelBank.retrain(recipe, ...)` makes many."""
+"""A recipe says how a model is made, so that it can be made again: `recipe.fit(X, y, schema)` makes
+the model, `ModelBank.retrain(recipe, ...)` makes many."""
 
 import copy
 import tomllib
@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from holdfast._core.checks import did_you_mean
+from holdfast._core.files import read_bytes, whole_file
 from holdfast._core.progress import Progress
 from holdfast._core.types import Outcomes
 from holdfast.errors import FileError, HoldfastError, ModelError, SettingError
@@ -41,6 +42,7 @@ from holdfast.schema.schema import Schema
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 GRAPHS = "holdfast.models.formats.onnx"
 SAY_HOW = "pass recipe= (--recipe FILE) to say how it is made"
+MOST_BYTES = 1 << 24  # of a file
 _LOOP = tuple(f.name for f in fields(RobustLoop))
 
 
@@ -79,7 +81,7 @@ class Recipe(RobustLoop):
         widths: Any = self.hidden
         if isinstance(widths, str) or not hasattr(widths, "__iter__"):
             raise SettingError(f"hidden must be a list of widths, got {widths!r}")
-        # as Python has it for fields of frozen classes that are made the same when they are set
+        # Python's way to set fields of a frozen class when it is made
         object.__setattr__(self, "hidden", tuple(widths))
         if self.inputs not in ("frame", "encoded"):
             raise SettingError(f"inputs must be 'frame' or 'encoded', got {self.inputs!r}")
@@ -104,7 +106,7 @@ class Recipe(RobustLoop):
     def of(cls, model: "RecipeLike", **settings: Any) -> "Recipe":
         """The recipe of a torch module, a scikit-learn-style estimator, or a `Model` that wraps
         one."""
-        # What wraps an estimator is taken off: a recipe fits it anew, on tables of its own.
+        # Take off what wraps an estimator: a recipe fits it anew, on its own tables.
         if isinstance(model, Recipe):
             return replace(model, **settings)
         inner: Any = model
@@ -140,8 +142,8 @@ class Recipe(RobustLoop):
         return self.estimator is not None and is_regressor(self.estimator)
 
     def names(self, X: pd.DataFrame, y: "pd.Series[Any]", classes: ClassNames | None) -> list[Any]:
-        """The names of the classes in the order of the scores; none of a regression, whose outcomes
-        are numbers."""
+        """The names of the classes in the order of the scores; none for a regression, whose
+        outcomes are numbers."""
         if not self.is_regression:
             return class_names(X, y, classes)
         if classes is not None and len(classes):
@@ -204,7 +206,7 @@ class Recipe(RobustLoop):
             classes: the class names in the order of the scores; None sorts what is in `y`.
             seed: initial weights and the order of the rows come from it; your own generators stay
                 as they are.
-            sample_weight: how much each row counts; all alike if left out.
+            sample_weight: how much each row counts; by default all alike.
             fit_params: what else an estimator's `fit` is given.
             progress: show a bar on stderr.
         """
@@ -285,20 +287,20 @@ class Recipe(RobustLoop):
     def save(self, path: str | Path) -> None:
         """A TOML file."""
         text = tomli_w.dumps(self.to_dict())
-        try:
-            Path(path).write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise FileError(f"cannot write {str(path)!r}: {error}") from None
+        with whole_file(path) as file:
+            file.write(text.encode())
 
     @classmethod
     def load(cls, path: str | Path) -> "Recipe":
         """Read a TOML file with `hidden` (or `layers`), `epochs`, `batch_size`, `lr`; or
         `estimator`, `settings`."""
         try:
-            content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+            content = tomllib.loads(read_bytes(path, MOST_BYTES).decode())
+        except FileError:
+            raise
         except OSError as error:
             raise FileError(f"cannot read {str(path)!r}: {error}") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except (ValueError, RecursionError) as error:  # also numbers of too many digits
             raise FileError(f"{str(path)!r} is not TOML: {error}") from None
         return cls.from_dict(content)
 
@@ -331,7 +333,7 @@ class Recipe(RobustLoop):
 
 
 def _check_trainable(model: TorchModel) -> None:
-    """Raise a `SettingError` if a network is not one that training could make."""
+    """Raise a `SettingError` if training could not make such a network."""
     if model.is_regression:
         raise SettingError(
             "networks are trained as classifiers, and this one is a regression model; an "

@@ -1,8 +1,8 @@
-"""What is known of the rows of a table beside their features: how old they are, which belong
+"""What is known about the rows of a table besides their features: how old they are, which belong
 together, how much they count."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -18,15 +18,24 @@ from holdfast.schema.schema import Schema
 if TYPE_CHECKING:
     from holdfast.retraining.base_run import BaseRun
 
-MOST_PERIODS = 12  # different values of a time that are periods of their own
-TIME_BLOCKS = 24  # of rows that are drawn together, at least, where rows have a time
+MOST_PERIODS = 12  # up to this many different values of a time, each is a period
+TIME_BLOCKS = 24  # the fewest blocks of rows drawn together, if rows have a time
+
+
+class BesideFeatures(TypedDict, total=False):
+    """What may be said of rows beside their features: each by the name of a column, or row by
+    row."""
+
+    time: str | ArrayLike | None
+    groups: str | ArrayLike | None
+    sample_weight: str | ArrayLike | None
 
 
 @dataclass(frozen=True)
 class RowFacts:
-    """What is known of the rows of a table beside their features.
+    """What is known about the rows of a table besides their features.
 
-    A name is that of a column. If the schema does not have it, it is not a feature.
+    A name is a column's. If the schema does not have it, it is not a feature.
     """
 
     table: pd.DataFrame  # without the columns that are not features
@@ -39,12 +48,12 @@ class RowFacts:
         cls,
         X: pd.DataFrame,
         schema: Schema,
-        time: str | ArrayLike | None,
-        groups: str | ArrayLike | None,
-        weight: str | ArrayLike | None,
+        time: str | ArrayLike | None = None,
+        groups: str | ArrayLike | None = None,
+        sample_weight: str | ArrayLike | None = None,
     ) -> "RowFacts":
         n = len(X)
-        named = {"times": time, "groups": groups, "weights": weight}
+        named = {"times": time, "groups": groups, "weights": sample_weight}
         values = {what: _column(X, what, given) for what, given in named.items()}
         no_features = {given for given in named.values() if isinstance(given, str)} - set(
             schema.names
@@ -64,7 +73,7 @@ class RowFacts:
 
 
 def _column(X: pd.DataFrame, what: str, given: str | ArrayLike | None) -> ArrayLike | None:
-    """A column by its name; or the values that were given."""
+    """A column by its name, or the values given."""
     if not isinstance(given, str):
         return given
     if given not in X.columns:
@@ -96,8 +105,8 @@ def groups_of(groups: ArrayLike, n: int) -> Tensor:
 
 def blocks_of(time: ArrayLike, n: int) -> Tensor:
     """(n,) the number of each row's block of time: rows of one time, or of neighbouring ones, are
-    drawn together. Where there are few different times, or as many as rows, a block is a part of
-    the rows in the order of time."""
+    drawn together. If there are few different times, or as many as rows, a block is a part of the
+    rows in the order of time."""
     values = pd.Series(np.asarray(time))
     if values.nunique() >= TIME_BLOCKS and 2 * values.nunique() <= n:
         return torch.tensor(pd.factorize(values)[0])
@@ -126,8 +135,8 @@ def weights_of(weight: ArrayLike, n: int) -> Tensor:
 
 
 def periods_of(time: ArrayLike, n: int) -> Tensor:
-    """(n,) the number of each row's period: one for every value that there is, or four of equal
-    size if they are more than a few."""
+    """(n,) the number of each row's period: one for every value, or four of equal size if there are
+    more than a few."""
     values = np.asarray(time)
     if values.shape != (n,):
         raise SettingError(
@@ -150,8 +159,8 @@ def periods_of(time: ArrayLike, n: int) -> Tensor:
 
 
 def warnings_about(run: "BaseRun") -> tuple[str, ...]:
-    """What drawing rows alone may not know of a table, in sentences: rows that belong together,
-    rows of many times."""
+    """What drawing single rows may miss in a table, in sentences: rows that belong together, rows
+    of many times."""
     out = list[str]()
     if run.blocks is not None:
         return ()

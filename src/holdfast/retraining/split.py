@@ -1,4 +1,4 @@
-"""Disjoint parts of a bank: the models that guide a search, those that calibrate it, those that
+"""Disjoint parts of a bank: the models that guide a search, those that calibrate it, and those that
 audit its answers."""
 
 from collections.abc import Mapping, Sequence
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from holdfast.retraining.bank import ModelBank
     from holdfast.retraining.model_group import ModelGroup
 
-Counts = int | Mapping[str, int]  # so many models of every family, or of each by name
+Counts = int | Mapping[str, int]  # this many models of every family, or of each by name
 
 
 class BankSplit(NamedTuple):
-    """Parts of one bank that share no model; a part of which no model was asked for is a bank of
-    none.
+    """Parts of one bank that share no model; a part for which no model was asked is an empty
+    bank.
 
     >>> import holdfast as hf
     >>> data = hf.datasets.moons().take(range(200))
@@ -34,8 +34,8 @@ class BankSplit(NamedTuple):
 
 
 def in_turn(groups: Sequence["ModelGroup"]) -> dict[str, list[int]]:
-    """The positions of every family's models; of several architectures one after the other, so that
-    a part of the family has some of each."""
+    """The positions of every family's models; several architectures take turns, so a part of the
+    family has some of each."""
     by_family = dict[str, list[range]]()
     first = 0
     for group in groups:
@@ -48,9 +48,8 @@ def in_turn(groups: Sequence["ModelGroup"]) -> dict[str, list[int]]:
 
 
 def disjoint(bank: "ModelBank", wanted: Mapping[str, Counts]) -> list[list[int]]:
-    """Positions of the models of each part, asked for by its name: the first ones for the first
-    part, and so on. A model that was made from the same as another is taken for that one, and goes
-    nowhere."""
+    """Positions of the models of each part, by the part's name: the first ones for the first part,
+    and so on. A model made from the same as another counts as that one, and goes nowhere."""
     places = in_turn(bank.groups)
     origins = bank.origins()
     asked = {part: _counts(part, counts, list(places)) for part, counts in wanted.items()}

@@ -1,8 +1,8 @@
 """Banks as files: one safetensors file that runs no code, whatever the models are.
 
-Networks are stacked tensors. Any other model is bytes in the format of its library, as a tensor of
-uint8: XGBoost's UBJSON, LightGBM's text, skops for scikit-learn; of a pipeline that ends in a
-booster, the steps before it by skops and the booster in its own format. They are read under the
+Networks are stacked tensors. Any other model is bytes in its library's format, as a tensor of
+uint8: XGBoost's UBJSON, LightGBM's text, skops for scikit-learn. In a pipeline that ends in a
+booster, skops has the steps before it, and the booster its own format. They are read under the
 checks of single files, see `holdfast.models.formats`, and tried in one child process first.
 """
 
@@ -56,8 +56,8 @@ Packed = tuple[dict[str, Any], dict[str, Tensor]]
 
 
 def save_bank(bank: ModelBank, path: str | Path) -> None:
-    """All models, the recipe and the schema in one file; an error before it is written if one of
-    them cannot be."""
+    """Write all models, the recipe and the schema to one file; if one cannot be written, the error
+    comes before the file."""
     write_packed(packed(bank), path)
 
 
@@ -71,7 +71,7 @@ def packed(bank: ModelBank) -> Packed:
     """What a file holds of a bank: words, which are sealed, and tensors."""
     tensors = dict[str, Tensor]()
     groups = list[dict[str, Any]]()
-    # The model in use, where judges are led away from it, is a group of its own behind the others.
+    # The model in use, if judges are led away from it, is a group of its own after the others.
     around = () if bank.around is None else ModelBank.of(bank.around, family="in use").groups
     for i, group in enumerate((*bank.groups, *around)):
         entry, own = (
@@ -110,7 +110,8 @@ def _network_entry(group: ModelGroup) -> tuple[dict[str, Any], dict[str, Tensor]
 
 
 def _entry(group: ModelGroup, schema: Schema) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """What a file holds of models that are no stack of networks: each in words, and in tensors."""
+    """What a file holds of models that are not a stack of networks: each in words, and in
+    tensors."""
     how = list[dict[str, Any]]()
     tensors = dict[str, Tensor]()
     for j, model in enumerate(group.judges()):
@@ -144,10 +145,10 @@ def _written(
 def _estimator_parts(model: BlackBox) -> tuple[dict[str, Any], Parts]:
     """An estimator in words and bytes.
 
-    Boosters are written by their own libraries, in formats that are read without running code; what
-    stands before one in a pipeline, and any other estimator, by skops.
+    Boosters are written by their own libraries, in formats that are read without running code; the
+    steps before one in a pipeline, and any other estimator, by skops.
     """
-    # what wraps it is said in words, and put around it again by the reader
+    # words say what wraps it, and the reader puts that around it again
     inner = model.wrapped
     words = dict[str, Any]()
     if isinstance(inner, InOrder):
@@ -180,7 +181,7 @@ def _estimator_parts(model: BlackBox) -> tuple[dict[str, Any], Parts]:
 
 
 def _booster(estimator: Any) -> Any:
-    """The booster inside an estimator of XGBoost or LightGBM; None of any other."""
+    """The booster inside an estimator of XGBoost or LightGBM; None for any other."""
     if type(estimator).__name__ not in BOOSTERS:
         return None
     return (
@@ -195,7 +196,7 @@ def _booster(estimator: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Found:
-    """A model of a file, of which nothing is made yet."""
+    """A model in a file, not yet made."""
 
     words: dict[str, Any]
     parts: Parts
@@ -238,8 +239,8 @@ def load_bank(
     digest: str | None = None,
 ) -> ModelBank:
     """Read a bank; on request under another schema with the same encoding, or only if it has a
-    digest. `trust` is for files of one's own: whatever they are, only types on the list are made,
-    and nothing else is checked before models are used."""
+    given digest. `trust` is for one's own files: only types on the list are made, whatever the
+    file, and nothing else is checked before models are used."""
     if not Path(path).is_file():
         raise FileError(f"no bank at {str(path)!r}")
     try:
@@ -247,7 +248,7 @@ def load_bank(
         marked = json.loads(metadata[MARK])
         content = unsealed("bank", FORMAT, marked, safetensors.in_bytes(tensors))
         if digest not in (None, marked["digest"]):
-            raise FileError("it is another bank than the one that was saved")
+            raise FileError("it is not the bank that was saved")
         schema = schema or Schema.from_dict(content["schema"])
         classes = tuple(content["classes"])
         own = [_own(tensors, str(i)) for i in range(len(content["groups"]))]
@@ -277,7 +278,7 @@ def load_bank(
     except Exception as error:  # the file may say anything
         what = f"{type(error).__name__}: {error}"
         raise FileError(
-            f"{str(path)!r} is no readable bank ({what}); make one with `ModelBank.save`"
+            f"{str(path)!r} is not a readable bank ({what}); make one with `ModelBank.save`"
         ) from None
 
 
@@ -291,7 +292,7 @@ def _own(tensors: Mapping[str, Tensor], first: str) -> dict[str, Tensor]:
 def _found_in(
     entry: dict[str, Any], tensors: dict[str, Tensor], schema: Schema
 ) -> "list[_Found | Model]":
-    """The models of a group that is no stack of networks."""
+    """The models of a group that is not a stack of networks."""
     return [
         _found(words, _own(tensors, str(j)), schema) for j, words in enumerate(entry.get("how", ()))
     ]
@@ -305,7 +306,7 @@ def _found(words: dict[str, Any], tensors: dict[str, Tensor], schema: Schema) ->
             raise FileError(f"it has a model in an unknown format {name!r}")
     data: Parts = {cast(Format, name): value.numpy().tobytes() for name, value in tensors.items()}
     if set(data) != set(words["parts"]):
-        raise FileError("a part of a model is lacking")
+        raise FileError("a part of a model is missing")
     return _Found(words, data)
 
 
@@ -330,7 +331,7 @@ def _group(
 
 
 def _checked(bank: ModelBank) -> ModelBank:
-    """The bank itself, every model of which takes its rows and has its classes."""
+    """The bank itself; each of its models takes its rows and has its classes."""
     for group in bank.checked().groups:
         for model in group.judges():
             if tuple(model.classes) != bank.classes:
@@ -342,7 +343,7 @@ def _checked(bank: ModelBank) -> ModelBank:
 
 def _stack(entry: dict[str, Any], own: dict[str, Tensor]) -> ModelGroup:
     """A group of networks."""
-    with torch.device("meta"):  # the sizes are only a claim of the file
+    with torch.device("meta"):  # the file only claims these sizes
         module = build(entry["architecture"])
     expected = {name: (entry["models"], *v.shape) for name, v in module.state_dict().items()}
     for name, shape in expected.items():

@@ -1,5 +1,5 @@
-"""Recipes in the file of a bank: words and, of an estimator that words cannot describe, bytes in
-the format of its library."""
+"""Recipes in a bank's file: words and, for an estimator that words cannot describe, bytes in its
+library's format."""
 
 import warnings
 from collections.abc import Callable
@@ -23,7 +23,7 @@ Parts = dict[Format, bytes]
 
 
 def steps_before(pipeline: Any) -> bytes:
-    """The steps of a pipeline before the last one, in whose place there is a stand-in that
+    """The steps of a pipeline before the last one, which is replaced by a stand-in that
     scikit-learn knows."""
     stand_in = untyped("sklearn.dummy").DummyClassifier().fit(np.zeros((2, 1)), [0, 1])
     steps = [*pipeline.steps[:-1], (pipeline.steps[-1][0], stand_in)]
@@ -39,7 +39,7 @@ def as_tensors(parts: Parts) -> dict[str, Tensor]:
 
 
 def recipe_entry(recipe: Recipe | None) -> tuple[dict[str, Any] | None, dict[str, Tensor]]:
-    """A recipe in words and, of an estimator that words cannot describe, in bytes."""
+    """A recipe in words and, for an estimator that words cannot describe, in bytes."""
     if recipe is None:
         return None, {}
     try:
@@ -67,7 +67,7 @@ def recipe_entry(recipe: Recipe | None) -> tuple[dict[str, Any] | None, dict[str
 
 
 def _settings(estimator: Any) -> dict[str, Any]:
-    """The settings that are not left as they are, all of them plain values."""
+    """The settings that were changed, all of them plain values."""
     given = estimator.get_params(deep=False)
     usual = type(estimator)().get_params(deep=False)
     out = {
@@ -84,14 +84,14 @@ def _settings(estimator: Any) -> dict[str, Any]:
 def read_recipe(
     content: dict[str, Any] | None, tensors: dict[str, Tensor]
 ) -> tuple[Callable[[], Recipe | None], list[tuple[Format, bytes]]]:
-    """What makes the recipe, and what is to be tried before."""
+    """What makes the recipe, and what to try before."""
     if content is None:
         return (lambda: None), []
     if "written" not in content:
         return (lambda: Recipe.from_dict(content)), []
     words = content["written"]
     if set(tensors) != set(words["parts"]):
-        raise FileError("a part of the recipe is lacking")
+        raise FileError("a part of the recipe is missing")
     data = skops.checked(tensors["skops"].numpy().tobytes()) if "skops" in tensors else None
 
     def made() -> Recipe:
@@ -100,7 +100,7 @@ def read_recipe(
             name = words["booster"]
             settings = words["settings"]
             if not (name in BOOSTERS and all(map(is_plain, settings.values()))):
-                raise FileError("its recipe is an unknown one")
+                raise FileError("its recipe is of an unknown kind")
             library = optional("xgboost" if name.startswith("XGB") else "lightgbm", "trees")
             last = getattr(library, name)(**settings)
             if estimator is not None:

@@ -1,15 +1,15 @@
 """Retrained models led away from the model in use: judges that lie as far from it as models of new
 data will.
 
-With f the scores of the model in use, f_m those of a retrained model and s how many times as far it
-is to lie, the score of the judge is
+With f the scores of the model in use, f_m those of a retrained model, and s how many times as far
+it should lie, the score of the judge is
 
     f_m + (s - 1) (f_m - f*),        f* the surer of f and the mean of the f_m
 
-which for f* = f is f + s (f_m - f). Retrained models of trees are smoother than the one in use, so
-that their mean may be surer of a plan than the model itself is; led away from f it would be surer
-still, only because s is large. Scores are taken in the unit in which the noise of training adds up:
-logits; or, of models that count votes, such as forests, shares. See `next_training` for s.
+which for f* = f is f + s (f_m - f). Retrained trees are smoother than the ones in use, so their
+mean may be surer of a plan than the model itself; led away from f it would be surer still, only
+because s is large. Scores are taken in the unit in which the noise of training adds up: logits or,
+for models that count votes, such as forests, shares. See `next_training` for s.
 """
 
 from dataclasses import replace
@@ -28,7 +28,7 @@ def stretched_scores(
     n, k).
 
     Args:
-        goal: by which it is known what is surer.
+        goal: tells which is surer.
     """
     own = own.to(scores.dtype)
     if shares:
@@ -50,7 +50,7 @@ def stretched_margins(own: Tensor, margins: Tensor, spread: Tensor) -> tuple[Ten
     ..); and where the model in use is surer than their mean (..).
 
     Args:
-        spread: (M,) how many times as far each is to lie.
+        spread: (M,) how many times as far each should lie.
     """
     s = spread.to(margins.dtype).view(-1, *[1] * (margins.ndim - 1))
     own_is_surer = own >= middle_of(margins, spread)
@@ -61,7 +61,7 @@ def stretched_margins(own: Tensor, margins: Tensor, spread: Tensor) -> tuple[Ten
 def stretched_weights(
     own: Tensor, margins: Tensor, spread: Tensor, weights: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Weights (M, n) on the margins of judges -> those on the margins of retrained models (M, n),
+    """Weights (M, n) on the margins of judges -> weights on the margins of retrained models (M, n),
     and on that of the model in use (n,): the derivative of `stretched_margins`."""
     s = spread.to(weights.dtype)[:, None]
     own_is_surer = stretched_margins(own, margins, spread)[1]
@@ -72,7 +72,7 @@ def stretched_weights(
 
 
 def middle_of(margins: Tensor, spread: Tensor) -> Tensor:
-    """The mean margin of those models that are led away."""
+    """The mean margin of the models that are led away."""
     led = spread != 1
     return margins.mean(0) if bool(led.all()) else margins[led].mean(0)
 
@@ -80,8 +80,8 @@ def middle_of(margins: Tensor, spread: Tensor) -> Tensor:
 def asked_of_stretched(
     goal: BoundTarget, around: Model, model: Model, spread: float
 ) -> BoundTarget:
-    """What is asked of a judge: its threshold lies as far from that of the model in use as its
-    scores do."""
+    """What is asked of a judge: its threshold lies as far from the model in use's as its scores
+    do."""
     pairs = zip(around.offset, model.offset, strict=False)
     offset = tuple(a + spread * (b - a) for a, b in pairs)
     return replace(goal.asked_of(model), offset=offset, defers_to_predict=False)

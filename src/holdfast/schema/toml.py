@@ -9,11 +9,13 @@ from typing import Any, cast
 import numpy as np
 
 from holdfast._core.checks import did_you_mean
+from holdfast._core.files import read_bytes, whole_file
 from holdfast.errors import FileError, SchemaError
 from holdfast.schema.feature import Feature
 from holdfast.schema.rule import Rule
 
 SETTINGS = ("feature", "rules", "max_changes")
+MOST_BYTES = 1 << 28  # of a file
 # The default of each field, whose type is that of the field; "name" has none.
 FIELDS: dict[str, Any] = {
     spec.name: "" if spec.default is MISSING else spec.default for spec in fields(Feature)
@@ -55,7 +57,7 @@ def parsed(content: Mapping[str, Any]) -> tuple[tuple[Feature, ...], tuple[Rule,
 def read(path: str | Path) -> dict[str, Any]:
     """The content of a TOML file."""
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        return tomllib.loads(read_bytes(path, MOST_BYTES).decode())
     except FileNotFoundError:
         raise FileError(f"no schema file at {str(path)!r}") from None
     except (OSError, ValueError, RecursionError) as error:  # also numbers of too many digits
@@ -66,7 +68,8 @@ def write(path: str | Path, content: Mapping[str, Any]) -> None:
     """Write the content of a TOML file."""
     import tomli_w
 
-    Path(path).write_text(tomli_w.dumps(content), encoding="utf-8")
+    with whole_file(path) as file:
+        file.write(tomli_w.dumps(content).encode())
 
 
 def check_fields(name: object, entry: Mapping[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """Adversarial training of one network for many epsilons at once.
 
 Networks that differ in epsilon alone share the initial weights, the order of the rows and the
-random starts of the attacks, so that what differs between them comes from epsilon. All epsilons and
+random starts of the attacks, so any difference between them comes from epsilon. All epsilons and
 seeds are one stack.
 """
 
@@ -24,12 +24,13 @@ from holdfast.retraining.model_group import ModelGroup
 from holdfast.retraining.outcomes import ClassNames
 from holdfast.retraining.recipe import RecipeLike
 from holdfast.schema.schema import Schema
+from holdfast.training._by_seed import NetworksBySeed
 
 EPSILONS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 
 
-@dataclass(frozen=True, eq=False)
-class AdversarialModels:
+@dataclass(frozen=True, eq=False, repr=False)
+class AdversarialModels(NetworksBySeed):
     """Networks trained against attacks of growing radius, and the rows they learnt from; made by
     `train_adversarial`.
 
@@ -49,13 +50,12 @@ class AdversarialModels:
     y: "pd.Series[Any]"
 
     @property
-    def seeds(self) -> int:
-        """How many networks there are of each epsilon."""
-        return len(self.bank) // len(self.epsilon)
-
-    @property
     def schema(self) -> Schema:
         return self.bank.schema
+
+    @property
+    def varied(self) -> str:
+        return f"epsilon in {list(self.epsilon)}"
 
     @staticmethod
     def name(epsilon: float) -> str:
@@ -69,16 +69,15 @@ class AdversarialModels:
             raise SettingError(
                 f"no network was trained with epsilon {epsilon:g}; there are {radii}"
             )
-        if not 0 <= seed < self.seeds:
-            raise SettingError(f"there are {self.seeds} networks of each epsilon, no number {seed}")
+        self.check_seed(seed, "epsilon")
         return self.bank.model(self.epsilon.index(epsilon) * self.seeds + seed)
 
     def wanted_classes(self, X: pd.DataFrame, target: Label | None = None) -> np.ndarray[Any, Any]:
         """(seeds, n) the class that is wanted for each row.
 
         Args:
-            target: a class for all; None: the one that the plain model (of the least epsilon) does
-                not give to the row, which it then is on all models. With more than two classes a
+            target: a class for all; None is the one that the plain model (of the least epsilon)
+                does not give to the row, the same for all models. With more than two classes a
                 target is needed.
         """
         names = np.array(self.bank.classes, dtype=object)
@@ -98,9 +97,6 @@ class AdversarialModels:
         """A bank of some of the seeds, all epsilons."""
         members = slice(seeds.start, seeds.stop)
         return replace(self.bank, groups=tuple(group.part(members) for group in self.bank.groups))
-
-    def __repr__(self) -> str:
-        return f"AdversarialModels({self.seeds} networks for each epsilon in {list(self.epsilon)})"
 
 
 def train_adversarial(
@@ -123,8 +119,8 @@ def train_adversarial(
             `attack_box` say how rows are attacked), or a torch module to take one from.
         X, y, schema, classes: as for `Recipe.fit`.
         epsilon: radii of the balls around encoded rows; 0 is plain training.
-        seeds: so many networks for each epsilon, with weights and order of the rows from seed, seed
-            + 1, ..
+        seeds: the number of networks for each epsilon, with weights and order of the rows from
+            seed, seed + 1, ..
         progress: show a bar on stderr.
 
     >>> import holdfast as hf
@@ -132,6 +128,8 @@ def train_adversarial(
     >>> recipe = hf.Recipe(hidden=(8,), epochs=2)
     >>> hf.train_adversarial(recipe, data.X, data.y, data.schema, epsilon=[0, 0.1])
     AdversarialModels(1 networks for each epsilon in [0.0, 0.1])
+
+    Paper: krishna2024 Eq. 1.
     """
     radii = _radii(epsilon)
     require_integer("seeds", seeds)

@@ -1,9 +1,9 @@
 """Ways to train a model, by name and with settings in words: 'counternet' with 'epochs=20'.
 
-Settings have the names that they have in `hf.Recipe`, `hf.CounterNet`, `hf.RoCourseNet`,
-`hf.CounterfactualObjective` and `hf.CounterfactualSearch`. Of counterfactual training some are also
-the generator's; what both the network and the generator have, such as `lr`, is the network's, and
-`generator__lr` the generator's.
+Settings are named as in `hf.Recipe`, `hf.CounterNet`, `hf.RoCourseNet`,
+`hf.CounterfactualObjective` and `hf.CounterfactualSearch`. Counterfactual training also takes
+settings of the generator; where network and generator share a name, such as `lr`, it means the
+network's, and `generator__lr` the generator's.
 
 Nothing heavy is imported before it is needed: the command line lists these names in its help.
 """
@@ -27,7 +27,7 @@ OF_NETWORK = ("hidden", "epochs", "batch_size", "lr", "weight_decay", "adam_eps"
 OF_ATTACKS = ("epsilon", "attack", "attack_steps", "attack_norm", "attack_box")
 OF_OBJECTIVE = ("objective", "l_clf", "l_div", "l_reg", "l_adv", "burn_in", "spare_wrong")
 OF_SEARCH = ("epsilon", "tau", "n_counterfactuals", "refresh", "spread", "respect_categories")
-# Of each generator only the settings that count inside training, where it is not the method that
+# Of each generator only the settings that count inside training, where it is not the method
 # `explain` runs.
 OF_GENERATOR = {
     "eccco": ("energy", "lam", "lr", "steps"),
@@ -41,7 +41,7 @@ NOT_SEARCHED = ("tau", "epsilon", "spread", "respect_categories", "spare_wrong")
 
 
 class Trained(NamedTuple):
-    """A trained model and, of counterfactual training, a line per epoch."""
+    """A trained model and, for counterfactual training, a line per epoch."""
 
     model: "hf.Model | hf.CounterNet"
     history: "pd.DataFrame | None" = None
@@ -58,12 +58,12 @@ class NetworkTrainer:
     seed: int
 
     def fit(self, rows: Rows, schema: "hf.Schema", held: Rows, progress: bool = False) -> Trained:
-        """Train on rows and their outcomes; those held out are only for trainers that watch their
-        accuracy."""
+        """Train on rows and their outcomes; rows held out are only for trainers that watch accuracy
+        on them."""
         return Trained(self.recipe.fit(*rows, schema, seed=self.seed, progress=progress))
 
     def audit_recipe(self) -> "hf.Recipe":
-        """How the model is made again by an audit."""
+        """How an audit makes the model again."""
         return self.recipe
 
 
@@ -77,7 +77,7 @@ class RecourseTrainer:
         return Trained(self.net.fit(*rows, schema, progress=progress))
 
     def audit_recipe(self) -> "hf.Recipe":
-        """Of the half that predicts."""
+        """The recipe of the half that predicts."""
         import holdfast as hf
 
         net = self.net
@@ -95,7 +95,7 @@ class CounterfactualTrainer(NetworkTrainer):
     def fit(self, rows: Rows, schema: "hf.Schema", held: Rows, progress: bool = False) -> Trained:
         import holdfast as hf
 
-        learnt = held[1].isin(rows[1].unique())  # a class that only they have cannot be got right
+        learnt = held[1].isin(rows[1].unique())  # a class only they have cannot be predicted
         validation = (held[0][learnt], held[1][learnt]) if learnt.any() else None
         how: dict[str, Any] = {
             "objective": self.objective,
@@ -149,12 +149,12 @@ def recourse_trainer(kind: str, assignments: Sequence[str], seed: int = 0) -> Re
     if shift:
         settings["shift"] = hf.Shift(**shift)
     net = cls(**settings, seed=seed)
-    net.checked()  # what cannot be is told before any table is read
+    net.checked()  # an invalid setting is an error before any table is read
     return RecourseTrainer(net)
 
 
 def check_known(kind: str, known: Sequence[str], assignments: Sequence[str]) -> None:
-    """Raise an error that names the first setting that there is not."""
+    """Raise an error that names the first unknown setting."""
     for name, _ in map(split_setting, assignments):
         if name not in known:
             raise SettingError(f"{kind} has no setting {name!r}; {did_you_mean(name, known)}")
@@ -186,7 +186,7 @@ def counterfactual_trainer(assignments: Sequence[str], seed: int) -> Counterfact
             cls, kind, names, [f"{name}={text}" for name, text in given.items() if name in names]
         )
 
-    # What the network has too, such as lr, is the network's; generator__lr is the generator's.
+    # A name both have, such as lr, is the network's; generator__lr is the generator's.
     apart = (*OF_OBJECTIVE, *OF_SEARCH, *OF_NETWORK, "generator")
     of_method = {name: text for name, text in given.items() if name not in apart}
     name = given.get("generator", "eccco").lower()
@@ -200,7 +200,7 @@ def counterfactual_trainer(assignments: Sequence[str], seed: int) -> Counterfact
 
 
 def generator(kind: str, settings: dict[str, str], seed: int) -> "hf.Explainer":
-    """A generator by name, with the settings of the paper but for those that are given."""
+    """A generator by name, with the paper's settings except for those given."""
     import holdfast as hf
 
     if kind not in OF_GENERATOR:
@@ -234,7 +234,7 @@ def generator(kind: str, settings: dict[str, str], seed: int) -> "hf.Explainer":
 
 
 def _check_idle(objective: str, kind: str, given: Sequence[str]) -> None:
-    """A setting that would change nothing was meant to change something."""
+    """Refuse a setting that would change nothing: it was meant to change something."""
     from holdfast.training.counterfactual.settings import OFF
 
     off = [f"l_{term}" for term in OFF[objective]]

@@ -2,15 +2,15 @@
 
     w = (K(X, X) + beta I)^-1 y,    f(x) = K(x, X) w,    y in {-1, +1}
 
-With epsilon > 0 a second model has attacked rows in place of X: each moved by at most epsilon in
-every column, to where the first gets it most wrong. Krishna, Agarwal and Lakkaraju, "On the
+With epsilon > 0 a second model has attacked rows in place of X: each is moved by at most epsilon in
+every column, to where the first model gets it most wrong. Krishna, Agarwal and Lakkaraju, "On the
 Trade-offs between Adversarial Robustness and Actionable Explanations", 2023. It calls beta a bias
 (it is a ridge) and the second model robust; it does not say how to attack X.
 
-Do not rely on the word. A model that fits all attacked rows in one go fits the attack: on German
+Do not rely on that word. A model that fits all attacked rows in one go fits the attack: on German
 credit data (min-max, beta = 0.1, epsilon = 0.1, mean of 5 splits) the second model is right on all
-attacked training rows, but on 37 % of the clean ones, 42 % of clean test rows (the first: 74 %),
-and on none of the test rows attacked by 0.05 (the first: 45 %). Training that attacks anew at each
+attacked training rows, but on only 37 % of the clean ones, 42 % of clean test rows (the first: 74
+%), and none of the test rows attacked by 0.05 (the first: 45 %). Training that attacks anew at each
 step, such as `hf.train_adversarial`, is another matter.
 """
 
@@ -50,8 +50,7 @@ def train_ntk(
     Args:
         X, y: the rows and their classes.
         schema: how the rows become numbers.
-        beta: the ridge; the more, the smoother the model. The logits are then nearer to 0 than the
-            labels -1 and 1.
+        beta: the ridge; the larger, the smoother the model, and the nearer its logits are to 0.
         epsilon: above 0, the model is fitted to attacked rows: 10 steps of PGD within epsilon of
             every encoded column, levels of categories included, without regard to bounds.
         repeats: how often the rows are attacked (the first time on the model of the clean rows) and
@@ -59,8 +58,8 @@ def train_ntk(
         append_one: every row gets a further column of 1. Without it, as in the paper, the model has
             no intercept: it cannot tell x from 2 x, and it is undecided at the origin, which is the
             mean of standardised columns.
-        rows: at most so many rows are used, drawn from the seed; None uses all. Memory grows with
-            their square (200 MB for 5000), time with their cube.
+        rows: the most rows used, drawn from the seed; None uses all. Memory grows with their square
+            (200 MB for 5000), time with their cube.
         seed: the rows drawn and the starts of the attacks come from it; your own generators stay as
             they are.
         classes: the two class names, the one with positive logits last; None sorts what is in `y`.
@@ -89,7 +88,7 @@ def train_ntk(
         x = x[drawn]
         sign = sign[drawn]
     net = fit_ntk(x, sign, beta=beta, append_one=append_one)
-    # Each attack is on the model of the rows before it, and always of the clean rows.
+    # Each attack is on the model fitted before it, and always moves the clean rows.
     for r in range(repeats if epsilon > 0 else 0):
         net = fit_ntk(
             attacked(net, x, sign, epsilon, seed=seed, draw=r),
@@ -119,7 +118,7 @@ def fit_ntk(x: Tensor, y: Tensor, *, beta: float = 0.1, append_one: bool = True)
 
 
 def ridge_factor(K: Tensor, beta: float) -> Tensor:
-    """The Cholesky factor of K + beta I; an error where that is not positive definite to
+    """The Cholesky factor of K + beta I, or an error if that is not positive definite within
     rounding."""
     ridged = K.double().clone()
     ridged.diagonal().add_(beta)
@@ -141,8 +140,8 @@ def attacked(
     """Rows within `epsilon` of x (n, d) in every column, where y f is small: PGD from a random
     start.
 
-    A row's start comes from the seed, the draw and its contents; x itself would be on a kink of the
-    kernel.
+    A row's start comes from the seed, the draw and the row's contents; x itself would be on a kink
+    of the kernel.
     """
     noise = RowRandom.of(seed, x).uniform(x.shape[1], draw=draw, dtype=x.dtype) * 2 - 1
     return PGD.attack(lambda z: -y[:, None] * net.gradient(z), x, epsilon, noise=noise)

@@ -47,6 +47,7 @@ def study(models: dict[str, hf.Model]) -> Comparison:
 
 
 def test_reductions_by_hand() -> None:
+    """Paper: altmeyer2025 Later: reductions."""
     # Ratios 0.5, 1, 0.75: mean 0.75, standard deviation 0.25.
     found = reduction(np.array([1.0, 2.0, 3.0]), np.array([2.0, 2.0, 4.0]))
     assert found["reduction"] == pytest.approx(25)
@@ -218,6 +219,7 @@ def test_one_batch_of_all_repeats_is_every_repeat_by_itself(
 
 
 def test_the_study_has_every_case_and_holds_what_is_protected(study: Comparison) -> None:
+    """Paper: altmeyer2025 Metric cost."""
     values = study.values
     table = study.table()
     assert len(values) == 2 * 2 * 2 * 6
@@ -282,6 +284,7 @@ def test_accuracy_under_attack_is_that_of_the_attacks(
 
 
 def test_an_attack_on_a_linear_model_is_the_closed_form() -> None:
+    """Paper: altmeyer2025 Metric attacked accuracy."""
     # FGSM moves the difference of two scores by epsilon |w|_1, and nothing keeps it in the range of
     # the data.
     layer = nn.Linear(3, 2)

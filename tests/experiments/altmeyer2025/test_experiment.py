@@ -42,6 +42,7 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_small_run_end_to_end(brief: None, tmp_path: Path) -> None:
+    """Paper: altmeyer2025 Later: ablation."""
     settings: dict[str, Any] = {
         "out": tmp_path / "out",
         "work": tmp_path / "work",

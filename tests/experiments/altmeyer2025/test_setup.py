@@ -11,6 +11,7 @@ from experiments.altmeyer2025.setup import PLANES, SETTINGS, prepare, taught, we
 
 @pytest.mark.parametrize("name", PLANES)
 def test_planes(name: str) -> None:
+    """Paper: altmeyer2025 Later: datasets."""
     task = prepare(name)
     assert (len(task.X), len(task.test_X), task.width) == (3000, 600, 2)
     assert task.protected == ("x1",)
@@ -26,6 +27,7 @@ def test_planes(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in SETTINGS if name not in PLANES])
 def test_tables_and_images(name: str, data_dir: Path) -> None:
+    """Paper: altmeyer2025 Later: datasets."""
     task = prepare(name)
     setting = SETTINGS[name]
     assert (len(task.X), len(task.test_X)) == (setting.train, setting.test)

@@ -5,6 +5,7 @@ from experiments.black2022.setup import SETTINGS
 
 
 def test_what_the_paper_reports_is_complete() -> None:
+    """Paper: black2022 Table 1, Table 2, Table 3, Table 4."""
     for name in SETTINGS:
         reported = REPORTED[name]
         for label in (

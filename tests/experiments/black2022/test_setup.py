@@ -11,6 +11,7 @@ from experiments.black2022.setup import SETTINGS, prepare
 @pytest.mark.data
 @pytest.mark.parametrize("name", SETTINGS)
 def test_tasks_are_encoded_as_in_the_paper(name: str, data_dir: Path) -> None:
+    """Paper: black2022 Datasets."""
     setting = SETTINGS[name]
     task = prepare(name, 0).first(50)
     columns = {"german_credit": 61, "seizure": 178, "ctg": 21, "heloc": 39, "taiwan_credit": 32}

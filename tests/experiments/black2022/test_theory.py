@@ -42,6 +42,7 @@ def sigmoid(v: float) -> float:
 @pytest.mark.parametrize("hidden", [False, True])
 @pytest.mark.parametrize(("a", "b", "x"), [(2.0, -1.0, 1.5), (-1.2, 0.4, 2.0), (3.0, 0.5, -0.8)])
 def test_chain_of_objectives_by_hand(a: float, b: float, x: float, hidden: bool, y: int) -> None:
+    """Paper: black2022 Definition 4, Eq. 3, Eq. 4, Eq. 5."""
     model = logistic(a, b, hidden)
     points = 4
     rows = torch.tensor([[x]], dtype=torch.float64)
@@ -68,6 +69,7 @@ def test_chain_of_objectives_by_hand(a: float, b: float, x: float, hidden: bool,
 
 
 def test_integral_is_what_the_search_maximises() -> None:
+    """Paper: black2022 Definition 5."""
     model = network(3, 0)
     x = gaussian(1, 7, 4)
     y = torch.arange(7) % 3
@@ -96,6 +98,7 @@ def test_integral_of_the_slope_along_the_line_is_the_rise() -> None:
 @pytest.mark.parametrize("outputs", [1, 2, 3])
 @pytest.mark.parametrize("seed", range(4))
 def test_proposition_1(outputs: int, seed: int) -> None:
+    """Paper: black2022 Proposition 1."""
     model = network(outputs, seed)
     x = 2 * gaussian(seed + 10, 40, 4)
     y = torch.arange(40) % max(2, outputs)
@@ -126,6 +129,7 @@ def changed(model: hf.Model, seed: int, change: float) -> hf.Model:
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("change", [0.05, 1.0, 10.0])
 def test_theorem_2(seed: int, change: float) -> None:
+    """Paper: black2022 Definition 3, Theorem 2."""
     model = network(1, seed)
     x = 2 * gaussian(seed + 20, 25, 4)
     y = torch.ones(25, dtype=torch.int64)
@@ -144,7 +148,10 @@ def test_theorem_2(seed: int, change: float) -> None:
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_bound_of_theorem_2_by_hand(outputs: int) -> None:
     """C2 is inside the root; K, from automatic differentiation, is that of the layers below the
-    last."""
+    last.
+
+    Paper: black2022 Theorem 2.
+    """
     model = network(outputs, 3)
     change = 0.7
     points = 5

@@ -66,6 +66,7 @@ def test_an_answer_has_one_level_per_category_and_numbers_in_the_range_of_the_da
 def test_subsets_are_those_of_the_paper(
     data_dir: Path, name: str, columns: int, train: list[int], test: list[int]
 ) -> None:
+    """Paper: guo2023 Datasets, Table 1."""
     task = prepare(name)
     assert task.x.shape[1] == columns
     assert [len(rows) for rows in task.train] == train

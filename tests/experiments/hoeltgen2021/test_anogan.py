@@ -40,6 +40,7 @@ def straight() -> Straight:
 
 
 def test_known_minimum() -> None:
+    """Paper: hoeltgen2021 Eq. 7, Metric AGAN."""
     # G(z) = (z1, z2, z1, 0). For x = (0.2, 0.7, 0.6, 0.3) any z1 in [0.2, 0.6] with z2 = 0.7 is
     # best: 0.4 + 0.3 pixel by pixel, and 0.1 / 2 of it again for the features.
     x = torch.tensor([[0.2, 0.7, 0.6, 0.3], [0.5, 0.1, 0.5, 0.0]]).view(2, 1, 2, 2)

@@ -25,6 +25,7 @@ def outcome(ok: list[list[int]], l0: list[list[float]]) -> Outcome:
 
 
 def test_costs_of_an_answer() -> None:
+    """Paper: hoeltgen2021 Metric L0 and L1."""
     x = np.array([[[0.0, 0.5, 1.0, 0.2], [0.0, 0.0, 0.0, 0.0]]])
     x_cf = np.array([[[0.2, 0.5, 0.0, 0.20001], [0.0, 0.0, 0.0, 0.0]]])
     found = Outcome.of(x, x_cf, np.ones((1, 2), bool), iterations=np.array([[9, 0]])).figures
@@ -35,6 +36,7 @@ def test_costs_of_an_answer() -> None:
 
 
 def test_what_is_met_after_the_last_iteration_is_a_failure_of_greedy_methods() -> None:
+    """Paper: hoeltgen2021 Metric failures."""
     codes = np.array(
         [Status.FOUND, Status.FOUND, Status.NOT_FOUND, Status.NOT_FOUND, Status.ALREADY_MET]
     )
@@ -45,6 +47,7 @@ def test_what_is_met_after_the_last_iteration_is_a_failure_of_greedy_methods() -
 
 
 def test_means_within_sets_then_over_sets() -> None:
+    """Paper: hoeltgen2021 Table 1."""
     values = np.array([[1.0, 3.0, 99.0], [4.0, 99.0, 99.0]])
     counted = np.array([[1, 1, 0], [1, 0, 0]], bool)
     # means 2 and 4; n - 1 below

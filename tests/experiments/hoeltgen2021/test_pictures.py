@@ -35,6 +35,7 @@ def grey(images: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def test_the_committed_boards_are_those_of_the_results() -> None:
+    """Paper: hoeltgen2021 Figure 3."""
     drawn = pictures(list(committed_results("hoeltgen2021").values()))
     assert len(drawn) == 3
     for name, draw in drawn.items():

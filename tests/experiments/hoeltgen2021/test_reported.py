@@ -9,6 +9,7 @@ from experiments.hoeltgen2021.setup import ABLATION
 
 
 def test_figures_of_the_sets_give_the_first_table() -> None:
+    """Paper: hoeltgen2021 Table 1."""
     for name, values in reported.BY_SET.items():
         mean, sd = reported.TABLE_1["DeDUCE"][name]
         assert np.mean(values) == pytest.approx(mean, abs=0.01)

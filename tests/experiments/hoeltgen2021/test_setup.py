@@ -9,6 +9,7 @@ from experiments.hoeltgen2021.setup import SETS, SETTINGS, prepare, questions, s
 
 
 def test_pairs_are_asked_about_as_in_the_paper() -> None:
+    """Paper: hoeltgen2021 Datasets."""
     asked = questions(SETTINGS["mnist"], 5, 100)
     assert len({i for k in range(5) for i in asked[f"DeDUCE spectral {k}"].images}) == 500
     assert asked["JSMA plain 4"].images == tuple(range(400, 500))

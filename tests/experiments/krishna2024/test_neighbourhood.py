@@ -33,6 +33,7 @@ def test_the_rows_around_one_are_drawn_for_every_epsilon(hardened: AdversarialMo
 
 
 def test_the_share_of_a_neighbourhood_is_that_of_its_points(hardened: AdversarialModels) -> None:
+    """Paper: krishna2024 Figure 8."""
     share = granted_nearby(hardened, TABLE.iloc[:5], target="yes", radius=1e-6, samples=7)
     for i, e in enumerate(EPS):
         for s in range(2):

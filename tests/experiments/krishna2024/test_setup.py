@@ -15,6 +15,7 @@ from experiments.krishna2024.setup import binarised, methods, prepare
 def test_columns_are_between_0_and_1_and_a_fifth_of_each_class_is_held_out(
     name: str, rows: int, columns: int, data_dir: Path
 ) -> None:
+    """Paper: krishna2024 Datasets."""
     task = prepare(name)
     assert len(task.X) + len(task.test_X) == rows
     assert task.width == columns

@@ -38,6 +38,7 @@ def largest(weight: Tensor, size: tuple[int, int], stride: int, padding: int) ->
 def test_operator_norm_is_the_largest_singular_value(
     size: tuple[int, int], stride: int, kernel: int
 ) -> None:
+    """Paper: hoeltgen2021 Section 2.2 spectral normalisation."""
     weight = draw(3, 2, kernel, kernel, seed=kernel)
     exact = largest(weight, size, stride, kernel // 2)
     found = operator_norm(weight, size, stride, kernel // 2, steps=150)
@@ -87,6 +88,7 @@ def converge(layer: SpectralConv2d, steps: int = 200) -> None:
 def test_a_converged_layer_keeps_its_bound(
     kernel: int, stride: int, size: tuple[int, int], coefficient: float
 ) -> None:
+    """Paper: hoeltgen2021 Section 2.2 spectral normalisation."""
     layer = layer_of(kernel, stride, size, coefficient, scale=5.0)
     before = largest(layer.weight, size, stride, kernel // 2)
     assert before > coefficient
@@ -180,6 +182,7 @@ def untrained(shape: Shape) -> ResNet:
 
 
 def test_the_network_of_the_paper() -> None:
+    """Paper: hoeltgen2021 Networks."""
     net = untrained(Shape(1, 28, 10))
     x = torch.zeros(2, 1, 28, 28)
     widths = [64, 64, 128, 128, 256, 256, 512, 512]
@@ -196,6 +199,7 @@ def test_the_network_of_the_paper() -> None:
 
 
 def test_the_plain_network() -> None:
+    """Paper: hoeltgen2021 Networks."""
     net = untrained(Shape(1, 28, 10, coefficient=None))
     x = torch.zeros(2, 1, 28, 28)
     assert [h for _, h, _ in sizes_of(net, x)] == [7, 7, 4, 4, 2, 2, 1, 1]

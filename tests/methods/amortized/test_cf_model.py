@@ -127,6 +127,7 @@ def compare(run: GeneratorTraining, loss: Tensor, parts: list[list[tuple[Tensor,
     ("outputs", "smooth", "tell"), [(1, False, False), (2, False, True), (1, True, True)]
 )
 def test_a_step_of_cf_model_is_that_of_autograd(outputs: int, smooth: bool, tell: bool) -> None:
+    """Paper: guo2023 Baseline CF Model."""
     kind = hf.CFModel(hidden=(8, 5), dropout=0.0, l2=0.7, l3=0.3, condition_on_target=tell)
     run = training(kind, outputs, smooth=smooth)
     x, y, w = batch()
@@ -176,6 +177,7 @@ def test_more_classes_are_drawn_and_told() -> None:
 def test_a_step_of_vae_cf_is_that_of_autograd(
     outputs: int, smooth: bool, cells: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Paper: guo2023 Baseline VAE-CF."""
     # all samples at once, one by one, or 3 and 1
     monkeypatch.setattr(vae_cf, "SAMPLED_CELLS", cells)
     run = training(NOISY, outputs, smooth=smooth)
@@ -212,7 +214,10 @@ def test_a_step_of_vae_cf_is_that_of_autograd(
 @pytest.mark.parametrize("kind", [SMALL, NOISY])
 def test_the_attacked_model_judges_validity_and_nothing_else(kind: GeneratorKind) -> None:
     """A step against theta' is a step against models that are theta' but decide about t as theta
-    does."""
+    does.
+
+    Paper: guo2023 Eq. 5.
+    """
     robust = training(kind, 1, Shift(outer=3))
     x, y, w = batch()
     kept_aside = list[tuple[Weights, Batch]]()
@@ -376,6 +381,7 @@ def test_the_model_stays_as_it_is() -> None:
 
 
 def test_robust_training_raises_validity_under_attack(task: Any) -> None:
+    """Paper: guo2023 Eq. 5."""
     table, y, model = task
     shift = Shift(epsilon=0.3, eta=0.05)
     labels = torch.tensor([model.classes.index(v) for v in y])

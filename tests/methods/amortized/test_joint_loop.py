@@ -277,6 +277,7 @@ class Reference:
 def test_steps_are_those_of_the_paper(
     how: JointSettings, classes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Paper: guo2023 Eq. 4, Algorithm 2."""
     training = started(how, classes)
     reference = Reference(training)
     stack = training.stack
@@ -302,6 +303,7 @@ def test_steps_are_those_of_the_paper(
 def test_step_1_leaves_the_generator_and_the_others_the_predictor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Paper: guo2023 Algorithm 2."""
     training = started(SMALL)
     held = training.stack.theta.flat, training.stack.theta_g.flat
     states = [[v.clone() for v in held]]
@@ -371,6 +373,7 @@ def test_an_output_of_exactly_zero_counts_as_class_0(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("still", [Shift(outer=0), Shift(inner=0)])
 def test_an_attack_without_steps_trains_a_counternet(still: Shift) -> None:
+    """Paper: guo2023 Baseline CounterNet."""
     plain = fitted(replace(SMALL, shift=None), seeds=(0, 1))
     assert same(plain, fitted(replace(SMALL, shift=still), seeds=(0, 1)))
     assert not same(plain, fitted(SMALL, seeds=(0, 1)))
@@ -479,6 +482,7 @@ def test_training_learns_to_predict_and_to_answer() -> None:
 
 
 def test_with_three_classes_the_generator_does_as_told() -> None:
+    """Paper: guo2023 Eq. 6."""
     g = torch.Generator().manual_seed(0)
     labels = torch.arange(90) % 3
     x = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])[labels] + 0.1 * torch.randn(
@@ -503,6 +507,7 @@ def test_with_three_classes_the_generator_does_as_told() -> None:
 
 
 def test_with_three_classes_the_wish_is_one_of_the_others_each_as_often() -> None:
+    """Paper: guo2023 Eq. 6."""
     training = started(SMALL, classes=3)
     z = torch.randn(M, 2000, 3, generator=torch.Generator().manual_seed(0), dtype=F64)
     steps = (wanted_class(z, training.random, 2) - z.argmax(2, keepdim=True)) % 3
@@ -525,6 +530,7 @@ def test_with_three_classes_the_wish_is_one_of_the_others_each_as_often() -> Non
 def test_epsilon_follows_its_schedule(
     schedule: Any, shares: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Paper: guo2023 Algorithm 2."""
     how = replace(SMALL, epochs=4, schedule=schedule, shift=Shift(epsilon=0.2))
     assert [epsilon_in(how.shift, schedule, e, 4) for e in range(1, 5)] == pytest.approx(
         [0.2 * s for s in shares]

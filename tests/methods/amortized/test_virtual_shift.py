@@ -367,6 +367,7 @@ def hurt(at: Point, b: Batch) -> Tensor:
 def test_hyper_gradient_is_that_of_autograd_and_of_finite_differences(
     optimizer: Any, inner: int, hidden: tuple[int, ...], outputs: int
 ) -> None:
+    """Paper: guo2023 Eq. 3."""
     net, theta = network(*hidden, outputs=outputs)
     b = problem(max(outputs, 2))
     shift = Shift(optimizer=optimizer, inner=inner, eta=0.05)
@@ -384,6 +385,7 @@ def test_hyper_gradient_is_that_of_autograd_and_of_finite_differences(
 def test_training_carries_on_and_its_gradient_goes_back_through_the_last_steps_only(
     optimizer: Any,
 ) -> None:
+    """Paper: guo2023 Eq. 2, Algorithm 1."""
     net, theta = network(6, 3)
     b = problem()
     shift = Shift(optimizer=optimizer, eta=0.05)
@@ -461,6 +463,7 @@ class Watched(Attack):
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 @pytest.mark.parametrize("categories", ["none", "clamp", "softmax"])
 def test_shifts_stay_in_their_ball_at_every_step(norm: Any, categories: Any, ascend: bool) -> None:
+    """Paper: guo2023 Algorithm 1."""
     net, theta = network(4)
     b = problem()
     attack = Watched(net, theta, Shift(norm=norm, categories=categories, ascend=ascend), mixed())
@@ -533,7 +536,10 @@ def test_shifts_reach_any_corner_and_the_authors_leave_categories_unclamped(
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 @pytest.mark.parametrize("categories", ["none", "clamp", "softmax"])
 def test_the_shift_moves_along_the_gradient(norm: Any, categories: Any) -> None:
-    """One step of it, from the start that it drew, with the gradient of autograd."""
+    """One step of it, from the start that it drew, with the gradient of autograd.
+
+    Paper: guo2023 Algorithm 1.
+    """
     net, theta = network(6, 3)
     b = problem()
     shift = Shift(outer=1, norm=norm, categories=categories)
@@ -638,7 +644,10 @@ def test_units_that_are_not_there_stay_zero_in_an_attack() -> None:
 
 
 def test_the_shift_hurts_more_than_a_random_one() -> None:
-    """Over 60 small problems; all starts are the same, only where the data go differs."""
+    """Over 60 small problems; all starts are the same, only where the data go differs.
+
+    Paper: guo2023 Baseline RoCourseNet-Random.
+    """
     count = 60
     net, theta = network(6, count=count)
     b = problem(count=count)

@@ -26,6 +26,7 @@ from holdfast.schema.schema import Schema
 from holdfast.training.counterfactual.domain import Domain
 from holdfast.training.counterfactual.objective import (
     COLUMNS,
+    Contrast,
     ContrastTraining,
     SharedSettings,
     Variant,
@@ -56,16 +57,12 @@ def column(value: float, models: int = 1) -> Tensor:
 
 
 def search(
-    models: int = 1,
-    *,
-    lam: float = 0.001,
-    energy: float = 5.0,
-    tau: float = 0.75,
-    lr: float = 0.1,
-    steps: int = 30,
-    epsilon: float = 0.3,
+    models: int = 1, *, steps: int = 30, epsilon: float = 0.3, **weights: float
 ) -> SearchSettings:
-    return SearchSettings(*[column(v, models) for v in (lam, energy, tau, lr)], steps, epsilon)
+    """The usual settings, but for these."""
+    usual = {"lam": 0.001, "energy": 5.0, "tau": 0.75, "lr": 0.1}
+    columns = {name: column(value, models) for name, value in (usual | weights).items()}
+    return SearchSettings(**columns, steps=steps, epsilon=epsilon)
 
 
 def walked(
@@ -246,6 +243,7 @@ def two(k: int) -> list[Variant]:
 def test_training_is_that_of_the_paper(
     k: int, kind: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Paper: altmeyer2025 Eq. 1, Eq. 2, Eq. 3, Later: ridge."""
     if kind == "wide":
         as_if_wide(monkeypatch)
     x, y = task(k)
@@ -258,7 +256,7 @@ def test_training_is_that_of_the_paper(
         variant = [replace(t, reg=0.0) for t in variant]
     state = {name: v.detach() for name, v in net.state_dict().items()}
     models, numbers, _ = fit_contrast(
-        net, lambda _: state, x, y, k, plan, variant, shared, loop, BAR
+        net, lambda _: state, Contrast(x, y, k, plan, variant, shared, loop), BAR
     )
     assert isinstance(models, ModuleStack if kind == "torch.func" else Stack)
     for i in range(2):
@@ -317,6 +315,7 @@ def on_the_line(steps: list[float], sure: int = 99, epsilon: float = 0.3) -> Any
 
 
 def test_the_nascent_row_is_the_last_one_inside_the_ball() -> None:
+    """Paper: altmeyer2025 Later: nascent examples."""
     again = on_the_line([0.25, 0.25, -0.375, 0.125, 0.5])  # at 0.25, 0.5, 0.125, 0.25, 0.75
     assert again.nascent[0, 0].tolist() == [0.25, 0.0]
     assert again.last[0, 0].tolist() == [0.75, 0.0]
@@ -375,6 +374,7 @@ def test_search_row_by_row_is_that_of_the_batch_and_of_the_book(
 def test_what_may_not_change_does_not_and_limits_hold_from_outside_too(
     wide: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Paper: altmeyer2025 Section 3.2."""
     if wide:
         as_if_wide(monkeypatch)
     x = numbers(1, 200, 4, seed=8) * 2  # some rows start outside the limits
@@ -472,9 +472,9 @@ def linear_pair(domain: Domain, mature: Tensor, positive: Tensor) -> Tensor:
     x, y = task(3)
     shared = SharedSettings(domain, count=1)
     variant = Variant(clf=0.0, div=1.0, reg=0.0, adv=0.0)
-    training = ContrastTraining(
-        models, x, y, 3, Variation((0,), (0,)), [variant], shared, RobustLoop(batch_size=60)
-    )
+    loop = RobustLoop(batch_size=60)
+    contrast = Contrast(x, y, 3, Variation((0,), (0,)), [variant], shared, loop)
+    training = ContrastTraining(models, contrast)
     positive = positive.clone()
     domain.hold_(positive.mT, mature.mT)
     one = torch.ones(1, 1, dtype=torch.bool)
@@ -489,6 +489,7 @@ def linear_pair(domain: Domain, mature: Tensor, positive: Tensor) -> Tensor:
 
 
 def test_the_divergence_of_a_linear_model_has_the_gradient_of_the_paper() -> None:
+    """Paper: altmeyer2025 Eq. 4."""
     mature = numbers(1, 1, 4, seed=1)
     positive = numbers(1, 1, 4, seed=2)
     g = linear_pair(FREE, mature, positive)
@@ -513,7 +514,8 @@ def test_rows_that_never_mature_have_no_part_in_the_divergence() -> None:
 
     def run(settings: dict[str, Any], *variant: Variant) -> tuple[ModelStack, Tensor]:
         shared = SharedSettings(FREE, steps=3, count=30, **settings)
-        return fit_contrast(net, lambda _: state, x, y, 3, plan, variant, shared, loop, BAR)[:2]
+        contrast = Contrast(x, y, 3, plan, variant, shared, loop)
+        return fit_contrast(net, lambda _: state, contrast, BAR)[:2]
 
     never = Variant(tau=0.999)
     all_ = Variant(tau=1e-9)
@@ -540,18 +542,13 @@ def test_rows_that_never_mature_have_no_part_in_the_divergence() -> None:
 
 
 def test_omniscient_pairs_are_rows_that_the_network_gives_the_class() -> None:
+    """Paper: altmeyer2025 Generator Omni."""
     x, y = task(3)
     models = stacked([seeded(mlp(4, (7,), 3).double(), s) for s in range(2)])
-    training = ContrastTraining(
-        models,
-        x,
-        y,
-        3,
-        Variation((0, 1), (0, 1)),
-        [Variant()] * 2,
-        SharedSettings(FREE, kind="omni", count=40),
-        RobustLoop(),
-    )
+    shared = SharedSettings(FREE, kind="omni", count=40)
+    seeds = Variation((0, 1), (0, 1))
+    contrast = Contrast(x, y, 3, seeds, [Variant()] * 2, shared, RobustLoop())
+    training = ContrastTraining(models, contrast)
     rows, u = training.draws.next()
     pairs = training.pairs(rows, u)
     given = models.vjp(pairs.mature.mT)[0].argmax(1)
@@ -579,9 +576,9 @@ def test_the_class_to_reach_is_never_the_one_given_and_half_of_two_is_a_flip() -
         models = stacked([seeded(mlp(4, (7,), k).double(), s) for s in range(2)])
         shared = SharedSettings(FREE, count=200, steps=9)
         variant = [Variant(tau=0.5, lr=0.5)] * 2
-        training = ContrastTraining(
-            models, x, y, k, Variation((0, 1), (0, 1)), variant, shared, RobustLoop()
-        )
+        seeds = Variation((0, 1), (0, 1))
+        contrast = Contrast(x, y, k, seeds, variant, shared, RobustLoop())
+        training = ContrastTraining(models, contrast)
         wished = torch.zeros(k)
         for _ in range(5):
             rows, u = training.draws.next()
@@ -611,16 +608,10 @@ def test_no_gradient_goes_through_the_search_and_it_changes_nothing() -> None:
     models = stacked([module])
     assert isinstance(models, ModuleStack)
     models.theta.requires_grad_()
-    training = ContrastTraining(
-        models,
-        x,
-        y,
-        2,
-        Variation((0,), (0,)),
-        [Variant(tau=0.6)],
-        SharedSettings(FREE, count=30),
-        RobustLoop(),
-    )
+    shared = SharedSettings(FREE, count=30)
+    seed = Variation((0,), (0,))
+    contrast = Contrast(x, y, 2, seed, [Variant(tau=0.6)], shared, RobustLoop())
+    training = ContrastTraining(models, contrast)
     state = {name: v.detach().clone() for name, v in models.state().items()}
     rows, u = training.draws.next()
     before = torch.get_rng_state()
@@ -657,6 +648,7 @@ def fit_to_points(data: Dataset, epochs: int, **how: Any) -> CounterfactualTrain
 
 
 def test_without_the_ridge_energies_run_away() -> None:
+    """Paper: altmeyer2025 Later: ridge."""
     fit = fit_to_points(
         load("linearly_separable", n=3000),
         15,
@@ -672,6 +664,7 @@ def test_without_the_ridge_energies_run_away() -> None:
 
 
 def test_protection_lowers_the_sensitivity_to_what_is_protected() -> None:
+    """Paper: altmeyer2025 Later: proposition on protection."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 1000)
     X = pd.DataFrame(
@@ -826,6 +819,7 @@ def test_networks_are_the_same_alone_and_beside_others() -> None:
 
 
 def test_plain_is_the_recipe_bit_for_bit_and_burn_in_begins_like_it() -> None:
+    """Paper: altmeyer2025 Baseline Vanilla."""
     fit = taught(objective="plain", seed=4)
     usual = hf.ModelBank.retrain(SMALL, TABLE, Y, SCHEMA, families={"seed_and_order": 1}, seed=3)
     torch.testing.assert_close(fit.bank.scores(TABLE), usual.scores(TABLE), rtol=0, atol=0)
@@ -991,23 +985,11 @@ def test_images_are_rows_like_all_others() -> None:
     shared = SharedSettings(Domain.of(x.flatten(1)), count=20, steps=10)
     loop = RobustLoop(epochs=2, batch_size=16, lr=0.01)
     plan = Variation((0, 1), (0, 1))
-    shaped, numbers, _ = fit_contrast(
-        conv, lambda _: state, x, y, 2, plan, [Variant(tau=0.6)] * 2, shared, loop, BAR, (x, y)
-    )
+    contrast = Contrast(x, y, 2, plan, [Variant(tau=0.6)] * 2, shared, loop)
+    shaped, numbers, _ = fit_contrast(conv, lambda _: state, contrast, BAR, (x, y))
     named = {f"1.{name}": v for name, v in state.items()}
-    rows, again, _ = fit_contrast(
-        flat,
-        lambda _: named,
-        x.flatten(1),
-        y,
-        2,
-        plan,
-        [Variant(tau=0.6)] * 2,
-        shared,
-        loop,
-        BAR,
-        (x.flatten(1), y),
-    )
+    flattened = replace(contrast, x=x.flatten(1))
+    rows, again, _ = fit_contrast(flat, lambda _: named, flattened, BAR, (x.flatten(1), y))
     torch.testing.assert_close(shaped.theta, rows.theta, rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(numbers, again, rtol=1e-9, atol=1e-12)
     assert float((shaped.parts["0.weight"][0] - state["0.weight"]).abs().max()) > 1e-3
@@ -1023,18 +1005,9 @@ def test_updates_that_are_no_numbers_are_left_out_for_that_network_alone() -> No
     loop = RobustLoop(epochs=2, batch_size=10, lr=0.02)
 
     def run(*seeds: int) -> ModelStack:
-        return fit_contrast(
-            net,
-            lambda _: state,
-            x,
-            y,
-            2,
-            Variation(seeds, seeds),
-            [Variant()] * len(seeds),
-            shared,
-            loop,
-            BAR,
-        )[0]
+        variants = [Variant()] * len(seeds)
+        contrast = Contrast(x, y, 2, Variation(seeds, seeds), variants, shared, loop)
+        return fit_contrast(net, lambda _: state, contrast, BAR)[0]
 
     both = run(0, 1)
     assert bool(both.theta.isfinite().all())
@@ -1056,13 +1029,12 @@ def test_odd_numbers_of_rows_classes_and_counterfactuals() -> None:
     for count, used in ((2, 2), (None, 60), (1000, 60), (13, 13)):
         for refresh in ("epoch", "batch"):
             shared = SharedSettings(FREE, count=count, steps=5, refresh=refresh)
-            models, numbers, _ = fit_contrast(
-                net, lambda _: state, x, y, 3, plan, [Variant()], shared, loop, BAR
-            )
+            contrast = Contrast(x, y, 3, plan, [Variant()], shared, loop)
+            models, numbers, _ = fit_contrast(net, lambda _: state, contrast, BAR)
             assert bool(models.theta.isfinite().all())
             shares = numbers[:, 0, COLUMNS.index("matured")] * used
             assert bool(torch.isclose(shares, shares.round()).all())
-        training = ContrastTraining(stacked([net]), x, y, 3, plan, [Variant()], shared, loop)
+        training = ContrastTraining(stacked([net]), contrast)
         rows, u = training.draws.next()
         assert rows.shape == (1, used)
         assert set(training.pairs(rows, u).wanted.unique().tolist()) <= {0, 1}

@@ -103,16 +103,21 @@ def write_history(table: "pd.DataFrame", history: Path | None, plot: Path | None
     return {"first": first, "last": last} | files
 
 
+def right_about(report: dict[str, Any], what: str) -> list[str]:
+    """A sentence about the accuracy on rows or images held out, if there were any."""
+    if "accuracy" not in report:
+        return []
+    held_out = f"{report[f'test_{what}']:,} {what} held out"
+    return [f"on {held_out}: right about {report['accuracy']:.1%}"]
+
+
 def report_in_words(report: dict[str, Any]) -> str:
     """The report in a few lines."""
     lines = [
         f"{report['kind']} trained on {report['rows']:,} rows in {report['seconds']:.1f} s: "
         f"{report['model']}"
     ]
-    if "accuracy" in report:
-        lines.append(
-            f"on {report['test_rows']:,} rows held out: right about {report['accuracy']:.1%}"
-        )
+    lines += right_about(report, "rows")
     if "validity" in report:
         cost = f", at an l1 cost of {report['cost_l1']:.2f}" if "cost_l1" in report else ""
         lines.append(f"recourse gets another class for {report['validity']:.1%} of them{cost}")

@@ -13,7 +13,7 @@ def counterfactual(
     epochs: int | None = EPOCHS,
     hidden: str | None = HIDDEN,
     objective: str | None = option("method", "NAME", "Objective; default: full."),
-    generator: str | None = option("method", "NAME", "Counterfactual generator; default: eccco."),
+    generator: str | None = option("method", "NAME", "Generator; default: eccco."),
     energy: float | None = option("method", "W", "Weight of the energy; default: 5."),
     tau: float | None = option("method", "P", "Probability to mature; default: 0.75."),
     steps: int | None = option("method", "N", "Steps of the search; default: 30."),
@@ -21,9 +21,7 @@ def counterfactual(
     l_div: float | None = option("method", "W", "Weight of divergence; default: 0.5."),
     l_reg: float | None = option("method", "W", "Weight of the ridge; default: 0.1."),
     l_adv: float | None = option("method", "W", "Adversarial weight; default: 0.25."),
-    burn_in: float | None = option(
-        "method", "SHARE", "Share of epochs to train plainly first; default: 0."
-    ),
+    burn_in: float | None = option("method", "SHARE", "Plain epochs at first; default: 0."),
 ) -> None:
     """Train a network that learns from its own counterfactuals."""
     of_training = {

@@ -9,6 +9,7 @@ from holdfast.cli.images import densities, explain_command
 from holdfast.cli.options import QUIET, SEED, SETTINGS, argument, option
 from holdfast.cli.output import check_ending, check_writable, print_report, say
 from holdfast.cli.train._options import EPOCHS, assigned, check_share, out_file
+from holdfast.cli.train._run import right_about
 from holdfast.errors import FileError
 
 OUT = Path("images.safetensors")
@@ -84,8 +85,4 @@ def report_in_words(report: dict[str, Any]) -> str:
         f"{report['network']} network trained on {report['images']:,} images of "
         f"{report['classes']} classes in {report['seconds']:.1f} s: {report['model']}"
     ]
-    if "accuracy" in report:
-        lines.append(
-            f"on {report['test_images']:,} images held out: right about {report['accuracy']:.1%}"
-        )
-    return "\n".join(lines)
+    return "\n".join([*lines, *right_about(report, "images")])

@@ -62,7 +62,7 @@ def _unit(v: Tensor) -> Tensor:
 
 
 def spectrally_normalised(model: ImageModel) -> bool:
-    """Is something done about the norms of all convolutions? Without any: of all layers but the
+    """Are the norms of all convolutions bounded? Without convolutions: of all layers but the
     last."""
     if model.coefficient is not None:
         return True

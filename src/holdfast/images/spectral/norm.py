@@ -2,9 +2,9 @@
 
     W  ->  W / (max(1, s / c) + 1e-5),      s = max over |v| = 1 of |W * v|
 
-s is the norm of the convolution as a linear map between images of the size it meets, not of its
-weights written as a matrix (Gouk et al. 2021). One step of power iteration per forward pass in
-training keeps up with the weights:
+s is the norm of the convolution as a linear map between images of the size it meets, not the norm
+of its weights written as a matrix (Gouk et al. 2021). One step of power iteration per forward pass
+in training keeps up with the weights:
 
     v <- W^T u / |W^T u|,    u <- W v / |W v|,    s = <u, W v>
 
@@ -41,7 +41,7 @@ def operator_norm(
 
 
 def start(weight: Tensor, size: tuple[int, int], stride: int, padding: int) -> Tensor:
-    """A first u, which nothing makes orthogonal to the one that is looked for."""
+    """A first u, which is not orthogonal to the one sought except by chance."""
     sides = [(n + 2 * padding - weight.shape[-1]) // stride + 1 for n in size]
     height, width = sides
     u = torch.linspace(1, 2, len(weight) * height * width, dtype=weight.dtype).view(
@@ -65,7 +65,10 @@ def length(v: Tensor) -> Tensor:
 
 class SpectralConv2d(nn.Module):
     """A square convolution without bias whose operator norm is at most `coefficient` at the size of
-    its inputs."""
+    its inputs.
+
+    Paper: hoeltgen2021 Section 2.2 spectral normalisation.
+    """
 
     def __init__(
         self,
@@ -88,7 +91,7 @@ class SpectralConv2d(nn.Module):
         self.register_buffer("norm", torch.zeros(()))
 
     def normalised(self, norm: Tensor | None = None) -> Tensor:
-        """The weight that is used, with the norm as given or as it was last estimated."""
+        """The weight in use, with the norm as given or as last estimated."""
         norm = cast(Tensor, self.norm) if norm is None else norm
         return self.weight / (torch.clamp(norm / self.coefficient, min=1.0) + EPSILON)
 

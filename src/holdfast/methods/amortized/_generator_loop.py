@@ -1,12 +1,12 @@
-"""Networks that learn to answer for a fixed model, many at once: what the CF Model and VAE-CF have
-in common.
+"""Networks that learn to answer for a fixed model, many at once: what the CF Model and VAE-CF
+share.
 
-f is frozen; t is the class to reach: the other one of two, else one drawn among the others. What
-the generators are and what they minimise is in `cf_model` and `vae_cf`.
+f is frozen; t is the class to reach: the other one of two, else one drawn among the others.
+`cf_model` and `vae_cf` say what the generators are and what they minimise.
 
-A generator that has to hold (`robustify`) is trained against theta', what Virtual Data Shift makes
-of f for the batch and its answers (the first sample of each row): f(x_cf; theta') takes the place
-of f(x_cf) in the validity term.
+A generator that has to hold (`robustify`) is trained against theta': what Virtual Data Shift makes
+of f, given the batch and its answers (the first sample of each row). In the validity term
+f(x_cf; theta') takes the place of f(x_cf).
 
 All of it by hand: a network's gradient is `Leaky.backward`, what reaches it from f is `Net.vjp`.
 """
@@ -43,8 +43,8 @@ from holdfast.schema.feasible import FeasibleSet
 class GeneratorKind(Settings, ABC):
     """A kind of generator: the settings of its training, its networks, and what they minimise.
 
-    `CFModel` and `VAECF` are such kinds; nothing is checked before training, as scikit-learn wants
-    it.
+    `CFModel` and `VAECF` are such kinds; nothing is checked before training, as scikit-learn
+    asks.
 
     Args:
         epochs, batch_size, lr: of the training, with Adam.
@@ -65,7 +65,7 @@ class GeneratorKind(Settings, ABC):
     schedule: Schedule = "linear"
 
     def checked(self) -> Self:
-        """A copy to train with; an error names the first setting that cannot be."""
+        """A copy to train with; an error names the first invalid setting."""
         self.loop()
         # an unknown schedule is an error now, not while training
         epsilon_in(self.shift, self.schedule, 1, self.epochs)
@@ -77,7 +77,7 @@ class GeneratorKind(Settings, ABC):
 
     @abstractmethod
     def target_columns(self, classes: int) -> int:
-        """How many columns tell the class to reach."""
+        """How many columns tell the network the class to reach."""
 
     @abstractmethod
     def sizes(self, columns: int, classes: int) -> list[tuple[int, ...]]:
@@ -92,7 +92,7 @@ class GeneratorKind(Settings, ABC):
         encoding: Encoding,
         noise: Tensor | None,
     ) -> Tensor:
-        """See `GeneratorStack.answers`; columns that may not change are still to be copied from
+        """See `GeneratorStack.answers`; columns that may not change still have to be copied from
         x."""
 
     @abstractmethod
@@ -101,8 +101,8 @@ class GeneratorKind(Settings, ABC):
 
 
 def as_widths(name: str, widths: Any) -> tuple[int, ...]:
-    """The widths of layers, which may be any sequence, as a tuple; an error names those that cannot
-    be."""
+    """The widths of layers, which may be any sequence, as a tuple; an error names an invalid
+    one."""
     layers = tuple(widths) if hasattr(widths, "__iter__") else widths
     check_widths(name, layers)
     return layers
@@ -121,7 +121,7 @@ class GeneratorStack:
     def of(
         cls, kind: GeneratorKind, columns: int, classes: int, count: int, dtype: torch.dtype
     ) -> "GeneratorStack":
-        """With all weights 0."""
+        """Generators with all weights 0."""
         nets = [Leaky(sizes) for sizes in kind.sizes(columns, classes)]
         return cls(kind, classes, nets, [net.weights(count, dtype) for net in nets])
 
@@ -131,7 +131,7 @@ class GeneratorStack:
     def answers(
         self, x: Tensor, t: Tensor, encoding: Encoding, noise: Tensor | None = None
     ) -> Tensor:
-        """(M, n, d) relaxed answers, not yet projected, to rows x (M, n, d) that shall get classes
+        """(M, n, d) relaxed answers, not yet projected, to rows x (M, n, d) that should get classes
         t (M, n, 1).
 
         A VAE takes its noise (M, n, latent) from the caller, see `vae_cf.normal`; None takes the
@@ -144,7 +144,8 @@ class GeneratorStack:
 
 
 def with_target(x: Tensor, t: Tensor, columns: int) -> Tensor:
-    """Rows (.., n, d) with the classes t (.., n, 1) they shall get, in so many columns."""
+    """Rows (.., n, d), followed by the classes t (.., n, 1) they should get, in this many
+    columns."""
     if columns < 2:
         return torch.cat([x, t.to(x.dtype)], -1) if columns else x
     return torch.cat([x, nn.functional.one_hot(t.squeeze(-1).long(), columns).to(x.dtype)], -1)
@@ -178,7 +179,7 @@ def fit_generators(
     """Train one generator for each of M frozen models, side by side.
 
     Args:
-        kind: a `CFModel` or a `VAECF`, of which only the settings count.
+        kind: a `CFModel` or a `VAECF`; only its settings count.
         net, theta: the models, see `holdfast.retraining.frozen.net_of`.
         x, labels, tables, seeds, workers, checkpoint: see `fit_side_by_side`; only an attack looks
             at the labels, and seeds are the kind's for all if left out.
@@ -254,7 +255,7 @@ class GeneratorTraining(StackTraining):
 
     @abstractmethod
     def begin(self, thetas: list[Weights], x: Tensor, t: Tensor, draw: int) -> int:
-        """What comes before the answers; returns in how many blocks these come."""
+        """What comes before the answers; returns the number of blocks they come in."""
 
     @abstractmethod
     def answer(self, thetas: list[Weights], x: Tensor, t: Tensor, block: int) -> Tensor:
@@ -270,7 +271,7 @@ class GeneratorTraining(StackTraining):
 
     @abstractmethod
     def learn(self, thetas: list[Weights], grads: list[Weights], by_cf: Tensor, block: int) -> None:
-        """Write or add up the gradients of the networks, given that of the block's answers."""
+        """Write or add up the networks' gradients, given the gradient of the block's answers."""
 
     def end(self, thetas: list[Weights], grads: list[Weights], w: Tensor) -> None:
         """Write the gradients of what comes before the answers."""

@@ -1,4 +1,4 @@
-"""Classifiers that also give recourse, as scikit-learn knows classifiers: fit, predict, save."""
+"""Classifiers that also give recourse, in scikit-learn's style: fit, predict, save."""
 
 from collections.abc import Iterable
 from dataclasses import fields
@@ -30,7 +30,7 @@ from holdfast.retraining.outcomes import ClassNames, class_names, class_numbers,
 from holdfast.schema.schema import Schema
 
 Table = pd.DataFrame | npt.NDArray[Any]
-# What a file may name -> where it is, to be read when it is named.
+# What a file may name -> its module, imported only when it is named.
 MODULES = {
     name: f"holdfast.methods.amortized.{name.lower()}" for name in ("CounterNet", "RoCourseNet")
 }
@@ -59,7 +59,8 @@ class JointClassifier(JointSettings):
             X: a table, or an array of numbers, whose columns get the names x0, x1, ..
             y: one outcome per row.
             schema: how rows become numbers and what may change; None infers it from the table.
-            classes: names of the classes in the order of the probabilities; None sorts what is in
+            classes: names of the classes in the order of the probabilities; None sorts the values
+            of
                 `y`.
             progress: show a bar on stderr.
         """
@@ -108,7 +109,7 @@ class JointClassifier(JointSettings):
 
     def predict(self, X: Table) -> np.ndarray[Any, Any]:
         """(n,) classes."""
-        best = self.predict_proba(X).argmax(1)  # first, as it says so when nothing has been learnt
+        best = self.predict_proba(X).argmax(1)  # first: an error if nothing has been learnt
         return self.classes_[best]
 
     def score(self, X: Table, y: Outcomes, sample_weight: Any = None) -> float:
@@ -222,7 +223,7 @@ class JointClassifier(JointSettings):
 
 
 def _read_fields(cls: Any, written: dict[str, Any]) -> dict[str, Any]:
-    """Settings of a class as JSON holds them: tuples have become lists there."""
+    """Settings of a class, read from JSON, where tuples have become lists."""
     names = [spec.name for spec in fields(cls)]
     for name in written:
         if name not in names:
@@ -239,7 +240,7 @@ def _with_names(rows: Any) -> pd.DataFrame:
 
 
 def _with_string_names(frame: pd.DataFrame) -> pd.DataFrame:
-    """A table whose columns are numbered, as pandas does by itself, gets the numbers as strings."""
+    """A table with numbered columns, pandas' default, gets the numbers as strings."""
     if all(isinstance(name, str) for name in frame.columns):
         return frame
     return frame.set_axis([str(name) for name in frame.columns], axis=1)

@@ -4,8 +4,8 @@ tri-level training.
     z = encoder(x),  p = predictor(z),  f = sigmoid(line(p)),      theta   = all of these
     c = generator(z, p),  x_cf = N(c),                             theta_g = the generator
 
-N passes numbers on as they are, puts a softmax over the levels of each category (the largest level
-when answers are handed out) and copies what may not change from x. Layers are Linear, LeakyReLU,
+N passes numbers on as they are, puts a softmax over the levels of each category (handed out, an
+answer has the largest level) and copies what may not change from x. Layers are Linear, LeakyReLU,
 dropout. Block-wise coordinate descent, for one batch (x, y):
 
     1  theta   <- Adam( l1 L(f(x; theta), y) )
@@ -15,8 +15,8 @@ dropout. Block-wise coordinate descent, for one batch (x, y):
     4  theta_g <- Adam( l2 L(f(x_cf; theta'), t) + l3 mean (x_cf - x)^2 )
        z and p are constants here
 
-Guo, Nguyen and Yadav, "CounterNet", KDD 2023; Guo et al., "RoCourseNet", CIKM 2023. Prediction f
-inside step 3 and 4 has no dropout. With more than two classes t is drawn among the others and the
+Guo, Nguyen and Yadav, "CounterNet", KDD 2023; Guo et al., "RoCourseNet", CIKM 2023. In steps 3 and
+4 the prediction f has no dropout. With more than two classes t is drawn among the others and the
 generator is told which it is.
 """
 
@@ -54,7 +54,7 @@ class JointStack:
     theta_g: Weights
     classes: int
     features: tuple[int, int]  # which hidden layers are z and p
-    target_columns: int  # how many tell the generator the class to reach
+    target_columns: int  # how many columns tell the generator the class to reach
 
     @classmethod
     def of(
@@ -102,7 +102,7 @@ class JointStack:
 
     def answers(self, x: Tensor, t: Tensor | None = None) -> Tensor:
         """(M, n, d) what the generator makes of rows, before N; t (M, n, 1) are the classes to
-        reach, with two classes the other one if left out."""
+        reach, by default, with two classes, the other one."""
         h, z = self.net.forward(self.theta, x.expand(len(self), *x.shape[-2:]), name="answers")
         return self.gen.scores(self.theta_g, self.seen(h, other_class(z) if t is None else t))
 
@@ -151,7 +151,10 @@ def fit_joint(
 
 
 class JointTraining(StackTraining):
-    """One run of training."""
+    """One run of training.
+
+    Paper: guo2023 Algorithm 2, Eq. 4.
+    """
 
     def __init__(
         self, how: JointSettings, stack: JointStack, batches: Batches, encoding: Encoding

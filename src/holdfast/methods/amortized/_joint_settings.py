@@ -1,5 +1,5 @@
-"""The settings of CounterNet and RoCourseNet, each said once: the classifiers inherit them, and the
-training reads them (`_joint_loop`)."""
+"""The settings of CounterNet and RoCourseNet, each declared once: the classifiers inherit them, and
+the training (`_joint_loop`) reads them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
@@ -15,7 +15,7 @@ from holdfast.nn.stack_derivatives import Loss
 from holdfast.retraining.loop import Loop, check_widths
 
 WIDTHS = ("encoder", "predictor", "generator")
-# The type of a default -> the types that a value may have, and how a message calls them.
+# The type of a default -> the types a value may have, and their name in a message.
 TYPES: dict[type, tuple[Any, str]] = {
     bool: (bool, "True or False"),
     int: (Integral, "an integer"),
@@ -28,7 +28,7 @@ TYPES: dict[type, tuple[Any, str]] = {
 class JointSettings(Settings):
     """How prediction and recourse are made and trained together.
 
-    Nothing is checked before training, as scikit-learn wants it: `checked` does it then.
+    Nothing is checked before training, as scikit-learn asks; then `checked` does it.
 
     Args:
         encoder, predictor, generator: widths of the layers.
@@ -37,7 +37,7 @@ class JointSettings(Settings):
         l1, l2, l3: weights of prediction, validity and proximity; without the last two only the
             predictor is trained.
         condition_on_target: tell the generator the class to reach. In the paper it has to guess it
-            from z and p, which it cannot where the prediction is near 1/2; with more than two
+            from z and p, which is impossible where the prediction is near 1/2; with more than two
             classes it is always told.
         clip_to_data: drop a gradient that would push a number further out of the data's range. In
             the paper numbers go anywhere.
@@ -46,7 +46,7 @@ class JointSettings(Settings):
         loss: of the prediction, "squared" or "entropy".
         smooth_labels: 1 becomes a number drawn from (0.8, 0.95) and 0 one from (0.05, 0.2), outside
             the attack.
-        clip: largest norm of a gradient, 0 for none.
+        clip: largest norm of a gradient; 0 sets no limit.
         seed: weights, order and dropout come from it.
         shift, schedule: the attack in step 3 and how its epsilon grows, see `epsilon_in`; None
             trains a CounterNet.
@@ -76,7 +76,7 @@ class JointSettings(Settings):
 
     def checked(self) -> Self:
         """A copy to train with, its widths as tuples of Python's integers; an error names the first
-        setting that cannot be."""
+        invalid setting."""
         check_types(self)
         widths = {name: tuple(int(width) for width in getattr(self, name)) for name in WIDTHS}
         for name, layers in widths.items():
@@ -98,7 +98,7 @@ class JointSettings(Settings):
 
 
 def check_types(settings: JointSettings) -> None:
-    """Raise an error that names the first setting of another type than its default has."""
+    """Raise an error that names the first setting whose type differs from its default's."""
     for spec in fields(settings):
         value = getattr(settings, spec.name)
         if spec.name == "shift":
@@ -124,5 +124,5 @@ def _are_integers(values: object) -> bool:
 
 
 def _is_a(kind: Any, value: object) -> bool:
-    """A number of that kind, which True and False are not."""
+    """A number of that kind; True and False do not count."""
     return isinstance(value, kind) and not isinstance(value, bool)

@@ -1,8 +1,8 @@
-"""Networks of tables of different length that train side by side, in one stack or in a few on
-threads of their own.
+"""Networks that train side by side on tables of different length, in one stack or in a few, each on
+its own thread.
 
 In each epoch those that have run out of batches wait. All random numbers of a model come from its
-seed, so that it is the same, up to rounding, whatever trains beside it.
+seed, so it is the same, up to rounding, whatever trains beside it.
 """
 
 import itertools
@@ -28,7 +28,7 @@ from holdfast.schema.encoding import Encoding
 
 Schedule = Literal["linear", "static", "log"]
 SCHEDULES = ("linear", "static", "log")
-ALONE = 2  # so many models at least for each thread
+ALONE = 2  # at least this many models for each thread
 PURPOSES = 16  # independent draws of one step
 BATCHES = 1 << 20  # more than an epoch has
 HELD = 4  # tensors of each network that one epoch leaves to the next
@@ -38,8 +38,8 @@ ORDER = 1 << 61
 
 
 class NetworkStack(Protocol):
-    """M models, each made of a few networks: their architectures, and the parameters of each, of
-    all M models."""
+    """M models, each made of a few networks: the networks' architectures, and the parameters of
+    each for all M models."""
 
     @property
     def nets(self) -> Sequence[Leaky]: ...
@@ -82,7 +82,7 @@ def fit_side_by_side(
     workers: int | None,
     checkpoint: Checkpoint | None = None,
 ) -> S:
-    """Train one model for each seed. One is the same, up to rounding, whatever trains beside it.
+    """Train one model for each seed; up to rounding it is the same whatever trains beside it.
 
     Args:
         x, labels: all rows (n, d) and the numbers of their classes (n,).
@@ -147,7 +147,7 @@ def fit_side_by_side(
 
 
 def _balanced(sizes: list[int], parts: int) -> list[list[int]]:
-    """Models divided so that each part has about as many rows; in a part, longest first."""
+    """Models divided into parts with about the same number of rows; in a part, longest first."""
     out = [list[int]() for _ in range(parts)]
     loads = [0] * parts
     for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
@@ -215,8 +215,8 @@ class StackTraining(ABC):
 
 
 def epsilon_in(shift: Shift | None, schedule: Schedule, epoch: int, epochs: int) -> float:
-    """The attack's epsilon in epoch 1, 2, .. of so many: "linear" E e / N, "static" E, "log" E log
-    e / log N."""
+    """The attack's epsilon in epochs e = 1, 2, .. N: "linear" E e / N, "static" E, "log" E log e /
+    log N."""
     if schedule not in SCHEDULES:
         raise SettingError(f"schedule must be {', '.join(SCHEDULES)}, got {schedule!r}")
     log = math.log(epoch) / math.log(epochs) if epochs > 1 else 1.0
@@ -230,7 +230,7 @@ def by_seed(seeds: Sequence[int]) -> RowRandom:
 
 
 class Batches:
-    """The rows of M models, batch by batch, each model's in an order of its own; longest table
+    """The rows of M models, batch by batch, in an order of each model's own; longest table
     first."""
 
     def __init__(
@@ -246,7 +246,7 @@ class Batches:
 
     def epoch(self, epoch: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Rows (m, b, d) of the first m models, those that have any left, with their classes and
-        weights (m, b, 1): a mean over what there is, where the last batch is not full."""
+        weights (m, b, 1): a mean over the rows there are, even if the last batch is not full."""
         key = self.random.uniform(self.rows.shape[1], draw=ORDER + epoch, dtype=torch.float64)
         order = self.rows.gather(
             1, key.masked_fill_(self.beyond, math.inf).argsort(dim=1, stable=True)
@@ -264,8 +264,8 @@ class Batches:
 
 
 def start_weights(net: Leaky, theta: Weights, random: RowRandom, part: int) -> None:
-    """Weights and biases uniform between -1 and 1 over the root of a layer's inputs; parts draw
-    apart."""
+    """Weights and biases uniform between -1 and 1 over the root of a layer's inputs; each part
+    draws its own."""
     parts = Parts()
     for i, (a, b) in enumerate(itertools.pairwise(net.sizes)):
         draw = START + 100 * part + i
@@ -285,7 +285,10 @@ def other_class(z: Tensor) -> Tensor:
 
 
 def wanted_class(z: Tensor, random: RowRandom, draw: int) -> Tensor:
-    """(m, n, 1) the class each answer has to get: the other one, or one drawn among the others."""
+    """(m, n, 1) the class each answer has to get: the other one, or one drawn among the others.
+
+    Paper: guo2023 Eq. 6.
+    """
     k = z.shape[2]
     if k <= 2:
         return other_class(z)
@@ -294,7 +297,7 @@ def wanted_class(z: Tensor, random: RowRandom, draw: int) -> Tensor:
 
 
 def dropout_masks(net: Leaky, p: float, x: Tensor, random: RowRandom, draw: int) -> list[Tensor]:
-    """Dropout: units of each hidden layer are 0 with probability p, else scaled up."""
+    """Dropout: each hidden unit is 0 with probability p, else scaled up."""
     widths = net.padded_sizes[1:-1]
     if not p:
         return []

@@ -1,5 +1,5 @@
-"""What parametric generators have in common as methods: trained once on data, then one pass for
-each answer.
+"""What parametric generators share as methods: trained once on data, then one pass for each
+answer.
 
 Generators learn from all rows, in both directions. What a network proposes is projected to what the
 person can reach: the largest level of each category, bounds, fixed columns and rules, as with every
@@ -72,13 +72,13 @@ class ParametricMethod(Explainer, GeneratorKind):
     def fit_against(
         self, model: Model, X: Rows, y: Outcomes | None = None, *, progress: bool = False
     ) -> Self:
-        """Train on rows of the data, against the model that the setting `shift` makes of `model` in
-        each batch.
+        """Train on rows of the data, against what the setting `shift` makes of `model` in each
+        batch.
 
         Args:
             model: a torch module that returns logits; it stays as it is.
             X: rows of the table, or their encoding.
-            y: the outcomes of the rows, which the shifted model is trained on; not needed where
+            y: the outcomes of the rows, which the shifted model is trained on; not needed if
                 `shift` is None.
             progress: show a bar on stderr.
         """

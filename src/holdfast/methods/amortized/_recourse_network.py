@@ -1,8 +1,8 @@
-"""The recourse network of CounterNet and RoCourseNet: what it makes of rows, and how it lies in a
-file.
+"""The recourse network of CounterNet and RoCourseNet: what it makes of rows, and how it is
+stored.
 
-It may also be told the class to reach; with more than two classes it always is. A file has the
-model, as `Model.save` writes it, and beside it the tensors of this network and a text about it.
+It may also be told the class to reach; with more than two classes it always is. A file holds the
+model, as `Model.save` writes it, and beside it this network's tensors and a text about it.
 """
 
 import itertools
@@ -42,18 +42,18 @@ class RecourseNetwork:
     layers: nn.Sequential  # from what it sees to a raw answer (n, d)
     features: tuple[int, ...]  # which layers of the model's module give what it sees
     model: str  # the fingerprint of that model
-    # how many classes it is told apart; 0 if it has to guess the other of two
+    # how many classes it is told of; 0 if it has to guess the other one of two
     target_columns: int = 0
 
     def check(self, model: Model) -> None:
-        """Raise an error unless it makes numbers (n, d) out of what the model makes of rows (n,
+        """Raise an error unless it turns what the model makes of rows (n, d) into numbers (n,
         d)."""
         if not isinstance(model, TorchModel):
             raise SettingError("a recourse network belongs to a torch model")
         module = model.module
         k = len(model.classes)
         last = len(flat_layers(module)) - 1
-        # A file may say anything: True is an int to Python, and layers may come twice.
+        # A file may say anything: True is an int in Python, and a layer may come twice.
         places = [i for i in self.features if type(i) is int and 0 <= i < last]
         if not (0 < len(places) == len(self.features) and places == sorted({*places})):
             raise SettingError(
@@ -115,8 +115,8 @@ def network_of(net: Leaky, theta: Weights, i: int, dropout: float) -> nn.Sequent
 def save(
     path: str | Path, model: TorchModel, network: RecourseNetwork, about: Mapping[str, Any]
 ) -> None:
-    """Model and recourse network in one safetensors file that runs no code; `about` has kind,
-    settings and named."""
+    """Model and recourse network in one safetensors file that runs no code; `about` has `kind`,
+    `settings` and `named`."""
     tensors, metadata = model.contents()
     tensors |= {
         _PREFIX + name: value.clone() for name, value in network.layers.state_dict().items()
@@ -151,7 +151,7 @@ def load(path: str | os.PathLike[str], model: Model) -> RecourseNetwork:
     content, tensors = read(path)
     try:
         with safetensors.damage_reported(path):
-            # no memory before the tensors are there: sizes are only a claim of the file
+            # no memory before the tensors are there: the file only claims these sizes
             with torch.device("meta"):
                 layers: nn.Sequential = build(content["layers"])
             layers.load_state_dict(

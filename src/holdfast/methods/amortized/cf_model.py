@@ -2,7 +2,7 @@
 
     x_cf = N(g(x)),     minimise  l2 L(f(x_cf), t) + l3 mean (x_cf - x)^2
 
-f is frozen, and t the class to reach: the other one of two, else one drawn among the others. N
+f is frozen, and t is the class to reach: the other one of two, else one drawn among the others. N
 passes numbers on as they are, puts a softmax over the levels of each category and copies what may
 not change from x. L = (f - t)^2, or cross-entropy of more than two classes.
 
@@ -37,7 +37,7 @@ class CFModel(ParametricMethod):
         hidden: widths of its layers.
         dropout: share of units left out while training.
         l2, l3: weights of validity and of proximity.
-        condition_on_target: tell the network the class to reach also with two classes; in the paper
+        condition_on_target: tell the network the class to reach even with two classes; in the paper
             it has to find out.
         epochs, batch_size, lr: of the training, with Adam.
         reachable: train on answers as they would be handed in, with all bounds and rules; pays
@@ -51,6 +51,8 @@ class CFModel(ParametricMethod):
     >>> method = hf.CFModel(hidden=(10,), epochs=5).fit(model, data.X)
     >>> len(method.explain(model, data.X[:3], "yes"))
     3
+
+    Paper: guo2023 Baseline CF Model.
     """
 
     title = "one pass of a network trained to answer for the model"
@@ -95,7 +97,7 @@ class CFModel(ParametricMethod):
 
 
 class DirectTraining(GeneratorTraining):
-    """One run of the training, its gradients by hand."""
+    """One run of the training, with gradients by hand."""
 
     def __init__(self, kind: CFModel, run: GeneratorRun, batches: Batches) -> None:
         super().__init__(kind, run, batches)

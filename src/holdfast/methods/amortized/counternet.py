@@ -52,15 +52,15 @@ class CounterNet(JointClassifier):
         dropout: share of units left out while training.
         epochs, batch_size, lr: of the training, with Adam.
         l1, l2, l3: weights of prediction, validity and proximity.
-        condition_on_target: tell the generator the class to reach, which else has to guess it from
-            the prediction.
+        condition_on_target: tell the generator the class to reach; otherwise it has to guess it
+            from the prediction.
         clip_to_data, hard_categories: train on answers as they are handed out: numbers inside the
             range of the data, and one level of each category.
         loss: of the prediction, "squared" or "entropy".
         smooth_labels, clip, attack_dropout: what the authors' older code also does, see
             `_joint_settings.JointSettings`.
         seed: weights, order and dropout come from it; the caller's generators stay as they are.
-        shift, schedule: what recourse is trained against, see `RoCourseNet`; None: nothing.
+        shift, schedule: what recourse is trained against, see `RoCourseNet`; None is nothing.
 
     Learnt: `model_` (a `Model`), `recourse_` (an explainer), `schema_`, `classes_`.
 
@@ -72,6 +72,8 @@ class CounterNet(JointClassifier):
     >>> cfs = net.recourse(data.X[:5], "approved")
     >>> len(cfs)
     5
+
+    Paper: guo2023 Baseline CounterNet.
     """
 
     @classmethod

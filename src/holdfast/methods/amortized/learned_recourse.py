@@ -1,9 +1,9 @@
-"""Answers of a network that was trained together with the model: one pass, no search.
+"""Answers from a network that was trained together with the model: one pass, no search.
 
     z, p = what two hidden layers of the model make of x,     c = generator(z, p),     answer = N(c)
 
-N takes the largest level of each category that the person may have, and keeps to bounds, fixed
-columns and rules as every method does.
+N takes, for each category, the largest level that the person may have, and like every method keeps
+to bounds, fixed columns and rules.
 """
 
 import os
@@ -27,7 +27,7 @@ ROWS = 4096  # answered at once, which bounds memory
 
 @dataclass(eq=False, repr=False)
 class LearnedRecourse(Explainer):
-    """The answers of the recourse network that was trained with the model (`CounterNet`,
+    """Answers from the recourse network that was trained with the model (`CounterNet`,
     `RoCourseNet`).
 
     Args:
@@ -55,13 +55,13 @@ class LearnedRecourse(Explainer):
 
     @classmethod
     def of(cls, generator: RecourseNetwork) -> "LearnedRecourse":
-        """With the network at hand."""
+        """The method with a network at hand."""
         out = cls()
         out.generator_ = generator
         return out
 
     def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
-        """Read the network; the data has been learnt from already."""
+        """Read the network, which has learnt from the data already."""
         if not bool(self.path):
             raise SettingError(
                 "LearnedRecourse answers with a trained network; give its file as path=..."
@@ -69,7 +69,7 @@ class LearnedRecourse(Explainer):
         self.read(self.path, model)
 
     def read(self, path: str | os.PathLike[str], model: Model) -> None:
-        """Take the network from a model's file, which may be open already."""
+        """Take the network from a model's file, which may already be open."""
         self.path = str(path)
         self.generator_: RecourseNetwork = _recourse_network.load(path, model)
 
@@ -93,12 +93,12 @@ class LearnedRecourse(Explainer):
         for part in (slice(first, first + ROWS) for first in range(0, len(problem), ROWS)):
             x = problem.x[part]
             wanted = None
-            # of two classes the other is known without asking the model
+            # with two classes the other one is known without asking the model
             if self.generator_.target_columns:
                 wanted = problem.goal[part].wanted(x.new_zeros(len(x), 2) if k == 2 else model(x))
             raw = self.generator_(model.module, x, wanted)
-            # The largest level is the same before and after a softmax; only how far a row moves is
-            # not.
+            # The largest level is the same before and after a softmax; only the distance a row
+            # moves differs.
             answer[part] = problem.feasible[part].project(
                 encoding.softmax(raw) if encoding.max_changes else raw
             )

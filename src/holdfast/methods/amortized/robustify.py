@@ -1,9 +1,10 @@
 """Generators that have to hold: any parametric generator, trained against the worst small shift of
 the data.
 
-In each batch Virtual Data Shift (`amortized.virtual_shift`) makes of the model the one that a shift
-of the batch would lead to, chosen so that the generator's present answers fail; only the validity
-of answers is then judged by that one. Guo et al., "RoCourseNet", CIKM 2023: Robust CF Model, Robust
+In each batch Virtual Data Shift (`amortized.virtual_shift`) turns the model into the one that a
+shift of the batch would lead to, chosen so that the generator's present answers fail. That one
+judges the validity of answers, and nothing else. Guo et al., "RoCourseNet", CIKM 2023: Robust CF
+Model, Robust
 VAE-CF.
 """
 
@@ -19,8 +20,8 @@ from holdfast.models.base import Model
 
 @runtime_checkable
 class Trainable(Protocol):
-    """What `robustify` asks of a generator: settings `shift` and `schedule`, and a way to train
-    that heeds them."""
+    """What `robustify` asks of a generator: settings `shift` and `schedule`, and training that
+    follows them."""
 
     shift: Shift | None
     schedule: Schedule
@@ -67,6 +68,8 @@ def robustify(
     >>> robust = hf.robustify(generator, model, data.X, data.y, shift=shift)
     >>> robust.shift.epsilon, generator.shift
     (0.1, None)
+
+    Paper: guo2023 Eq. 5.
     """
     if not isinstance(generator, Trainable):
         raise SettingError(

@@ -36,6 +36,8 @@ class RoCourseNet(CounterNet):
     >>> net = net.fit(data.X, data.y, data.schema)
     >>> len(net.recourse(data.X[:5], "approved"))
     5
+
+    Paper: guo2023 Algorithm 2, Eq. 4.
     """
 
     @classmethod

@@ -10,7 +10,7 @@
 
 Mahajan, Tan and Sharma 2019, and DiCE (the VAE); Guo et al., "RoCourseNet", CIKM 2023 (a baseline
 there). The lead is the logit of two classes, else s_t - max_{j != t} s_j. (With a softmax in place
-of the sigmoids the second term were 0.)
+of the sigmoids the second term would be 0.)
 """
 
 import math
@@ -50,8 +50,8 @@ class VAECF(ParametricMethod):
         epochs, batch_size, lr: of the training, with Adam.
         reachable: train on answers as they would be handed in, with all bounds and rules; pays
             where these are tight.
-        seed: weights, order and noise of the training come from it; the noise of answers from the
-            seed of `explain`.
+        seed: weights, order and noise of the training come from it; the noise of answers comes from
+            the seed of `explain`.
         shift, schedule: what it is trained against, see `holdfast.methods.amortized.robustify`.
 
     >>> import holdfast as hf
@@ -60,6 +60,8 @@ class VAECF(ParametricMethod):
     >>> method = hf.VAECF(hidden=(8,), samples=5, epochs=5).fit(model, data.X)
     >>> len(method.explain(model, data.X[:3], "yes"))
     3
+
+    Paper: guo2023 Baseline VAE-CF.
     """
 
     title = "one draw from a variational autoencoder trained to answer for the model"
@@ -121,7 +123,7 @@ def sigmoid_levels(c: Tensor, encoding: Encoding) -> Tensor:
 
 
 class VariationalTraining(GeneratorTraining):
-    """One run of the training, its gradients by hand; samples come in blocks that stay in the
+    """One run of the training, with gradients by hand; samples come in blocks that stay in the
     cache."""
 
     def __init__(self, kind: VAECF, run: GeneratorRun, batches: Batches) -> None:

@@ -63,6 +63,8 @@ class Shift(FrozenSettings):
     >>> import holdfast as hf
     >>> hf.Shift(epsilon=0.05).outer
     7
+
+    Paper: guo2023 Baseline RoCourseNet-Random.
     """
 
     epsilon: float = 0.1
@@ -110,6 +112,8 @@ class Attack:
 
     There will be at most as many models as in `like`; `encoder` layers make up the encoder, for
     scope="head".
+
+    Paper: guo2023 Algorithm 1, Eq. 3.
     """
 
     def __init__(
@@ -207,7 +211,10 @@ def _as_slice(columns: Tensor) -> Columns:
 
 
 class Tape:
-    """K steps of training, kept so that the gradient of what follows can go back through them."""
+    """K steps of training, kept so that the gradient of what follows can go back through them.
+
+    Paper: guo2023 Eq. 2.
+    """
 
     def __init__(
         self, net: Net, like: Weights, shift: Shift, columns: Columns, held: int = 0

@@ -1,12 +1,12 @@
 """What every single change of a candidate does to S_c, the bound over a bank.
 
-Of tree models all leaves are known, so all models are asked about every change, in one program. Of
-other models a few, the screen, are asked about every change, and all of them about the candidate
-itself. How far the screen is off there is taken for how far it is off one change further,
+All leaves of tree models are known, so all of these are asked about every change, in one program.
+With other models a few, the screen, are asked about every change, and all of them about the
+candidate itself. The screen is taken to be as far off one change further as it is there,
 
     S_c(change)  ~  S_c(candidate) + screen(change) - screen(candidate),
 
-and what succeeds by that and is cheapest is confirmed by all.
+and the cheapest successes by that are confirmed by all.
 """
 
 from collections.abc import Sequence
@@ -24,18 +24,18 @@ from holdfast.methods.tree_search.single_changes import SingleChanges, Tried
 from holdfast.models.base import Model
 from holdfast.models.compiled.tree_leaves import Cells
 
-SCREEN = 4  # models that are asked about every change
-CONFIRMED = 3  # successes of a row, by the screen, that all models are asked about
-ROUNDING = 1e-5  # what mean and standard deviation may be off in single precision
+SCREEN = 4  # models asked about every change
+CONFIRMED = 3  # of a row's successes by the screen, how many all models are asked about
+ROUNDING = 1e-5  # how far mean and standard deviation may be off in single precision
 LEAVES = 1 << 22  # of all candidates and models at once: their tables stay in the cache
-MOST_CUTS = 64  # of a feature: of more, quantiles
+MOST_CUTS = 64  # of a feature; if there are more, quantiles of them
 ROWS = 1 << 15  # rows a model is asked about at once
 
 
 def union_cells(models: Sequence[Model]) -> tuple[list[Cells], bool]:
-    """The cells of every feature that some model tests, between the thresholds of all of them;
-    where these are too many, between quantiles of them. Of those between the same two values of a
-    grid one will do. And: are they all?"""
+    """The cells of every feature that some model tests, between the thresholds of all models, or
+    between quantiles of them if they are too many. Of cells between the same two values of a grid
+    one will do. Also: are these all cells?"""
     model = models[0]
     exact = True
     by_feature: dict[int, list[Cells]] = {}
@@ -62,7 +62,7 @@ def union_cells(models: Sequence[Model]) -> tuple[list[Cells], bool]:
 
 
 class BankLeafChanges(SingleChanges):
-    """Of tree models, the model itself first among those of the stack."""
+    """Of tree models; the model itself is the first of the stack."""
 
     def __init__(
         self, problem: SurvivalProblem, personal: PersonalMoves, stack: LeafStack, *, exact: bool
@@ -123,8 +123,8 @@ class BankChanges(SingleChanges):
         return torch.where(tried, rounded(gap), -torch.inf)
 
     def confirmed(self, rows: Tensor, tried: Tried, *, fewest: bool) -> Tried:
-        """What was tried, with only those successes that all models confirm, of the cheapest of
-        each row."""
+        """What was tried; of each row's cheapest successes, only those that all models confirm
+        remain."""
         r = len(rows)
         m = tried.hit.shape[1]
         hit = tried.hit.view(r, -1)

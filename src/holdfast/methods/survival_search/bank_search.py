@@ -29,18 +29,18 @@ from holdfast.methods.tree_search.single_changes import SingleChanges
 from holdfast.models.base import Model
 
 EXACT = 8  # models up to which leaves are summed in double precision
-HALVINGS = 6  # of a change of a feature that has more thresholds than are tried
+HALVINGS = 6  # of a change, if its feature has more thresholds than are tried
 
 
 class BankSearch(ABC):
-    """A search with S_c in place of the gap of the model, and the same search without."""
+    """A search with S_c in place of the model's gap, and the same search without."""
 
     guide: Guide
     plain: Explainer
 
     @abstractmethod
     def search(self, problem: SurvivalProblem, start: Tensor | None) -> Tensor:
-        """(n, d) rows with S_c > 0 where some were found; `start` has rows that may be such
+        """(n, d) rows with S_c > 0 where some were found; rows of `start` may be such rows
         already."""
 
 

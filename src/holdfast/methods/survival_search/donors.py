@@ -1,9 +1,9 @@
-"""People who take over all they can from the data rows that retrained models are surest of.
+"""People take over all they can from the data rows that retrained models are surest of.
 
-Where nearly all models must agree, growing one change after the other may stop short of the few
-places that are sure enough: between them and the person lie rows that are not better. Those data
-rows which the mean margin of the models leads by the most deviations are tried instead, as near to
-them as the person can come.
+Where nearly all models must agree, adding one change after the other may stop short of the few
+places that are sure enough: the rows between them and the person are not better. Instead the data
+rows whose mean margin leads by the most deviations are tried, as near to them as the person can
+come.
 """
 
 from collections.abc import Iterator
@@ -16,14 +16,14 @@ from holdfast.methods.survival_search.problem import TINY, SurvivalProblem
 from holdfast.methods.tree_search.best_moves import BestMoves
 from holdfast.methods.tree_search.moves import PersonalMoves
 
-LIKELY = 256  # data rows, the surest by the model in use, about which the guide is asked
+LIKELY = 256  # data rows, the surest by the model in use, that the guide is asked about
 DONORS = 32  # of these, the surest by the guide
 
 
 def offer_donors(
     problem: SurvivalProblem, personal: PersonalMoves, best: BestMoves, data: DataMethod
 ) -> None:
-    """Offer people who have no answer yet what they become by each of the donors."""
+    """Offer people who have no answer yet what each donor makes of them."""
     lost = (~best.found).nonzero().squeeze(1)
     if not len(lost):
         return
@@ -39,8 +39,8 @@ def offer_donors(
 
 
 def donors_of(problem: SurvivalProblem, data: DataMethod) -> Iterator[tuple[Tensor, Tensor]]:
-    """For each label the people (r,) who have it, and the data rows (k, d) that are surest of what
-    they ask for."""
+    """For each label the people (r,) who have it, and the data rows (k, d) surest to get what they
+    ask for."""
     for people, rows in data.data_by_label(problem):
         asked = problem[people[:1].expand(len(rows))]
         rows = rows[_largest(asked.own_margin(rows), LIKELY)]
@@ -51,5 +51,5 @@ def donors_of(problem: SurvivalProblem, data: DataMethod) -> Iterator[tuple[Tens
 
 
 def _largest(values: Tensor, count: int) -> Tensor:
-    """The places of the largest values, the first of equal ones first."""
+    """The places of the largest values; of equal ones, the first comes first."""
     return values.sort(descending=True, stable=True).indices[:count]

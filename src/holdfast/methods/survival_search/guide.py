@@ -1,10 +1,10 @@
 """Margins of many retrained models at once, and the way back from weights on them to gradients by
 the rows.
 
-The margin of a model is by how much it exceeds the goal: a lead in logits, a distance from the end
-of a range. Those of trees are squashed, tanh(g / 2), which for two classes is the lead in
-probability: boosted trees differ most where they are surest, which adds to the spread but takes
-nothing from the answer, and forests have no logits where all their trees agree.
+A model's margin is how far it exceeds the goal: a lead in logits, a distance from the end of a
+range. Margins of trees are squashed, tanh(g / 2), which for two classes is the lead in probability:
+boosted trees differ most where they are surest, which adds to the spread but takes nothing from the
+answer, and forests have no logits where all their trees agree.
 """
 
 import math
@@ -32,9 +32,9 @@ class Guide(ABC):
     count: int
     has_grad = False
     squash = False  # are margins squashed for the bound?
-    # (M,) how many times as far from the model in use they count as; None: once
+    # (M,) how many times as far from the model in use each counts; None: once
     spread: Tensor | None = None
-    shares = False  # in the unit of shares, see `retraining.stretch`
+    shares = False  # are margins in the unit of shares? see `retraining.stretch`
 
     @abstractmethod
     def margins(self, z: Tensor, goal: BoundTarget) -> Tensor:
@@ -45,7 +45,7 @@ class Guide(ABC):
         raise NotImplementedError
 
     def some(self, count: int) -> Sequence[Model]:
-        """So many of the models, one by one, of a guide without gradients."""
+        """This many of the models, one by one, of a guide without gradients."""
         raise NotImplementedError
 
     def squashed(self, gap: Tensor) -> Tensor:
@@ -53,11 +53,11 @@ class Guide(ABC):
         return torch.tanh(gap / 2) if self.squash else gap
 
     def judged(self, margins: Tensor, own: Tensor) -> Tensor:
-        """(M, ..) what the bound is made of: margins (M, ..) of the first models, away from that in
-        use (..)."""
+        """(M, ..) what the bound is made of: margins (M, ..) of the first models, stretched away
+        from that of the model in use (..)."""
         if self.spread is None:
             return self.squashed(margins)
-        if self.shares:  # tanh(g / 2) is for two classes the lead in shares
+        if self.shares:  # for two classes tanh(g / 2) is the lead in shares
             own = torch.tanh(own / 2)
             margins = torch.tanh(margins / 2)
         far = stretched_margins(own, margins, self.spread[: len(margins)])[0]
@@ -101,7 +101,7 @@ class JoinedGuide(Guide):
 
 
 class ReluGuide(Guide):
-    """Linear and ReLU networks of one architecture: the first layer of all of them is one
+    """Linear and ReLU networks of one architecture: all their first layers are one
     product."""
 
     has_grad = True
@@ -116,8 +116,8 @@ class ReluGuide(Guide):
         self.back = self.first.T.contiguous()
 
     def _forward(self, z: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """(M, n, k) outputs, and what each layer but the first sees, of whole blocks of rows: in
-        these the bits of a row do not depend on its place."""
+        """(M, n, k) outputs, and what each layer but the first sees, in whole blocks of rows, where
+        a row's bits do not depend on its place."""
         n = len(z)
         z = pad_rows(z.to(self.first.dtype))
         h = torch.addmm(self.first_bias, z, self.first).view(len(z), self.count, self.width)
@@ -166,7 +166,7 @@ class TreeGuide(Guide):
         self.squash = not models[0].is_regression
 
     def has_leaves(self, model: Model) -> bool:
-        """Do leaf tables say what these models and the one in use give?"""
+        """Do leaf tables give what these models and the one in use give?"""
         trees = [m.thresholds for m in (model, *self.models)]
         return all(
             t is not None and t.leaves is not None and t.outputs == self.outputs for t in trees
@@ -244,7 +244,7 @@ def _of_models(models: Sequence[Model]) -> Guide:
 
 
 def _layers(model: Model) -> list[tuple[Tensor, Tensor]]:
-    """Of a network with Linear and ReLU layers in turn; none of any other model."""
+    """The layers of a network with Linear and ReLU in turn; none for any other model."""
     with model.eval_mode():
         return list(model.engine.weights) if model.engine else []
 

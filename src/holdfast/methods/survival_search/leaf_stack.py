@@ -1,11 +1,11 @@
-"""The leaves of several tree models side by side: what every single change does to each of them, in
+"""The leaves of several tree models side by side: what every single change does to each model, in
 one program.
 
-As in `tree_search.single_changes`, let v_l be in how many features a candidate is outside the box
-of leaf l. Along feature j, all else as it is, a model is the sum over leaves with v_l = [outside in
-j] of value_l * inside_j[l, cell]: one product of matrices for all its cells, and here one batched
-product for all models. Every model has cells of its own, and every person values of their own to
-move to, so what a model gives there is looked up cell by cell.
+As in `tree_search.single_changes`, let v_l be the number of features in which a candidate is
+outside the box of leaf l. Along feature j, all else as it is, a model is the sum over leaves with
+v_l = [outside in j] of value_l * inside_j[l, cell]: one product of matrices for all its cells, and
+here one batched product for all models. Every model has its own cells, and every person their own
+values to move to, so what a model gives there is looked up cell by cell.
 """
 
 import math
@@ -19,7 +19,7 @@ from holdfast.methods.tree_search.moves import CellMoves, PersonalMoves
 from holdfast.models.compiled.tree_leaves import Cells, FeatureLeaves, Leaves, TreeIndex
 from holdfast.models.scores import Outputs
 
-NEVER = 254  # features in which no candidate is outside: of leaves that only fill up a table
+NEVER = 254  # for leaves that only fill up a table: no candidate is outside in so many features
 DIGITS = 23  # of a sum in single precision
 
 
@@ -28,14 +28,14 @@ class StackedFeature:
     """The leaves of G models along one feature; tables are filled up to the largest."""
 
     cells: list[Cells | None]  # of each model; None where it does not test the feature
-    outside: Tensor  # (G * cells, leaves) 1 where the path to a leaf does not let a cell through
+    outside: Tensor  # (G * cells, leaves) 1 where the path to a leaf keeps a cell out
     tested: Tensor  # (G, t) the leaves whose paths test the feature
     outside_tested: Tensor  # (G * cells, t)
-    weights: Tensor  # (G, t, cells * outputs) what each adds in each cell
+    weights: Tensor  # (G, t, cells * outputs) what each leaf adds in each cell
 
     @property
     def count(self) -> int:
-        """Cells of the model that has most."""
+        """The number of cells of the model that has most."""
         return len(self.outside) // len(self.cells)
 
     def own_cells(self, value: Tensor, missing: Tensor) -> Tensor:
@@ -51,8 +51,8 @@ class StackedFeature:
 
 
 class LeafStack:
-    """G tree models with the same outputs; in single precision leaf values have so few digits that
-    all sums are exact, and do not depend on their order."""
+    """G tree models with the same outputs; in single precision, leaf values have so few digits that
+    all sums are exact, whatever their order."""
 
     def __init__(self, models: Sequence[TreeIndex], dtype: torch.dtype) -> None:
         leaves = [m.leaves for m in models if m.leaves is not None]
@@ -102,7 +102,7 @@ class LeafStack:
 
 
 def _few_digits(leaves: Leaves) -> Tensor:
-    """Leaf values as multiples of a power of 2: all sums with one leaf of each tree are then
+    """Leaf values as multiples of a power of 2, so that all sums with one leaf of each tree are
     exact."""
     trees = int(leaves.tree.max()) + 1
     largest = torch.zeros(trees, dtype=torch.float64)
@@ -124,8 +124,8 @@ class PersonalLeaves:
         g = len(stack)
         # its moves, from and to; leaves; first row
         self.features = list[tuple[int, int, StackedFeature, int]]()
-        # (G, n, moves) the row of `table` for the cell that a move leads to; of moves that no model
-        # sees, an empty one
+        # (G, n, moves) the row of `table` for the cell a move leads to; an empty one for moves that
+        # no model sees
         self.row = torch.zeros(g, n, len(moves), dtype=torch.int64)
         self.outside = torch.zeros(g, n, stack.width, dtype=torch.uint8)  # of the people's own rows
         parts = [torch.zeros(1, stack.width, dtype=torch.uint8)]
@@ -155,8 +155,8 @@ class PersonalLeaves:
             self.outside += self.table[self.row[:, everyone, own].squeeze(2)]
 
     def raw(self, person: Tensor, taken: Tensor, state: Tensor, move: Tensor) -> Tensor:
-        """(G, p, k) what each model gives after single moves (p,), in rising order, of candidates,
-        by their place (p,) among those that people (s,) have taken (s, features)."""
+        """(G, p, k) what each model gives after single moves (p,), in rising order, of the
+        candidates at places (p,) among those that people (s,) have taken (s, features)."""
         k = self.stack.k
         g = len(self.stack)
         stack = self.stack
@@ -192,7 +192,7 @@ class PersonalLeaves:
 
     def _outside(self, person: Tensor, taken: Tensor) -> Tensor:
         """(G, s, leaves) in how many features candidates are outside each box: as the people's own
-        rows are, but for the features that they have changed."""
+        rows are, except for the features they have changed."""
         own = self.personal.own[person]
         changed, feature = (taken != own).sort(dim=1, descending=True, stable=True)
         v = self.outside[:, person]
@@ -208,7 +208,7 @@ class PersonalLeaves:
 
 
 def _numbers(flags: Tensor, dtype: torch.dtype) -> Tensor:
-    """0 and 1; from bytes that is several times as fast as from booleans."""
+    """0 and 1; from bytes this is several times as fast as from booleans."""
     return flags.view(torch.uint8).to(dtype)
 
 

@@ -48,8 +48,8 @@ class SurvivalProblem(SearchProblem):
         return self.bound_of(self.guide.margins(z, self.goal), self.own_margin(z))
 
     def bound_of(self, margins: Tensor, own: Tensor, who: Tensor | None = None) -> Tensor:
-        """The same of margins (M, n, ..) that are known, and those of the model in use (n, ..); of
-        all rows or of some, (n,)."""
+        """The same from known margins (M, n, ..) and those of the model in use (n, ..), for all
+        rows or for some, (n,)."""
         c = self.c if who is None else self.c[who]
         return lower_bound(self.guide.judged(margins, own), c.view(-1, *[1] * (margins.ndim - 2)))
 
@@ -61,11 +61,11 @@ class SurvivalProblem(SearchProblem):
         return 1 / m - c * (margins - mean) / ((m - 1) * sd.clamp_min(TINY))
 
     def own_margin(self, z: Tensor) -> Tensor:
-        """(n,) the margin of the model in use, as the guide has those of the others."""
+        """(n,) the margin of the model in use, in the guide's units."""
         return super().gap(z) + SLACK
 
     def own_gap(self, z: Tensor) -> Tensor:
-        """(n,) by how much the model itself exceeds the goal."""
+        """(n,) how far the model itself exceeds the goal."""
         return self.guide.squashed(super().gap(z))
 
     def gap(self, z: Tensor) -> Tensor:
@@ -99,7 +99,7 @@ class SurvivalProblem(SearchProblem):
 
 
 def lower_bound(margins: Tensor, c: Tensor) -> Tensor:
-    """mean - c sd over the first axis; of a single model its own margin."""
+    """mean - c sd over the first axis; with a single model, its own margin."""
     if len(margins) == 1:
         return margins[0]
     sd, mean = torch.std_mean(margins, 0)

@@ -1,20 +1,20 @@
 """The cheapest change that holds: searched for directly against a bank of retrained models.
 
-With g_m(z) the margin of model m for the asked target at row z, and mean and standard deviation
-over the models of a bank, the guide,
+Let g_m(z) be the margin of model m for the target at row z, with mean and standard deviation over
+the models of a bank, the guide. Then
 
-    S_c(z) = min( g(z), mean_m g_m(z) - c sd_m g_m(z) ),
+    S_c(z) = min( g(z), mean_m g_m(z) - c sd_m g_m(z) )
 
-S_c takes the place of the model's own gap in the search for the smallest change: in `MinCost` where
-all models have gradients,
+takes the place of the model's own gap in the search for the smallest change: in `MinCost` where all
+models have gradients,
 
     dS = sum_m w_m dg_m,   w_m = 1/M - c (g_m - mean) / ((M - 1) sd),
 
 and in `TreeSearch` for all others, where every single change is weighed for the whole bank at once.
 
-A row for which the bank lets nothing through at c gets the surest answer there is: of the search by
-gradients the one that comes nearest, else what holds at a lower c, at last the smallest that the
-model itself accepts. It is reported as fragile, with the share of the bank that accepts it.
+A row for which the bank accepts nothing at c gets the surest answer there is: with gradients the
+one that comes nearest, else what holds at a lower c, at last the smallest that the model itself
+accepts. It is reported as fragile, with the share of the bank that accepts it.
 """
 
 from copy import copy
@@ -46,7 +46,7 @@ from holdfast.retraining.bank import ModelBank
 from holdfast.retraining.recipe import Recipe
 from holdfast.target import BoundTarget
 
-# shares of the safety margin that people are given for whom nothing holds at all of it
+# shares of the safety margin to try for people for whom nothing holds at all of it
 RUNGS = (0.75, 0.5, 0.25)
 
 
@@ -59,16 +59,16 @@ class SurvivalSearch(Explainer):
 
     Args:
         bank: the guide: retrained models, ideally 40 or more, of the family that the certificate
-            will be about. The guide may not judge the answers that it led to. Default: `fit`
-            retrains the model on the data that it is given.
+            will be about. The guide may not judge the answers it led to. Default: `fit` retrains
+            the model on the data it is given.
         safety: c, how many standard deviations the mean margin must be ahead; see `calibrate`.
-            Several values give one answer for each: what more certainty costs.
+            Several values give one answer each: what more certainty costs.
         norm: what "small" means: 1, 2, a name such as "linf", or a `Distance`; for models without
             gradients, 0 or 1.
         models: how many models `fit` makes if there is no bank.
         steps, bisections: as in `MinCost`, for models with gradients.
-        beam, depth, thresholds: as in `TreeSearch`, for models without gradients; people who have
-            no answer at that depth may change three times as many features.
+        beam, depth, thresholds: as in `TreeSearch`, for models without gradients; people without an
+            answer at that depth may change three times as many features.
         max_nodes: as in `TreeSearch`, to prove that a row has no answer at all.
 
     >>> import holdfast as hf
@@ -100,7 +100,7 @@ class SurvivalSearch(Explainer):
 
     problem_type: ClassVar[type[SurvivalProblem]] = SurvivalProblem  # what the bank is asked for
 
-    # What was made ready, and what for; no settings, so without an annotation of their own.
+    # What was made ready, and for what; not settings, so without annotations.
     _asked = cast("tuple[ModelBank, Guide] | None", None)
     _searched = cast("tuple[Guide, Model, BankSearch] | None", None)
 
@@ -117,7 +117,7 @@ class SurvivalSearch(Explainer):
 
     @Trait(False)  # a bool on the class and on instances, as in the base class
     def needs_data(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Only to make a bank, where none was given."""
+        """Only to make a bank if none was given."""
         return self.bank is None
 
     @Trait(1)
@@ -132,7 +132,7 @@ class SurvivalSearch(Explainer):
         return tuple(safety) if isinstance(safety, list | tuple) else (cast(float, safety),)
 
     def with_safety(self, safety: float | tuple[float, ...]) -> Self:
-        """The same search with all that it has learnt, and another safety margin, or several."""
+        """The same search with all it has learnt, and another safety margin, or several."""
         other = copy(self)
         other.safety = safety
         return other
@@ -174,8 +174,8 @@ class SurvivalSearch(Explainer):
             self._tree_search().check(model)
 
     def learn(self, model: Model, X: Rows, y: Outcomes | None) -> None:
-        """Retrain the model where there is no bank; remember the data for models that are asked
-        place by place."""
+        """Retrain the model if there is no bank; remember the data for models that are asked place
+        by place."""
         table = model.schema.decode(X) if isinstance(X, Tensor) else X
         if self.bank is None:
             outcomes: Outcomes = model.predict(table) if y is None else y
@@ -254,8 +254,8 @@ class SurvivalSearch(Explainer):
 
 
 class Fallback:
-    """The surest rows that the model itself accepts, for people to whom the bank lets nothing
-    through."""
+    """The surest rows that the model itself accepts, for people for whom the bank accepts
+    nothing."""
 
     def __init__(self, guided: BankSearch, problem: SearchProblem) -> None:
         self.guided = guided
@@ -266,8 +266,8 @@ class Fallback:
         self.rows = problem.x.clone()
 
     def where(self, chosen: Tensor, z: Tensor, survival: SurvivalProblem) -> Tensor:
-        """Rows z, and in their place those chosen (n,) that the model does not accept, what it does
-        accept."""
+        """Rows z; where chosen (n,) and not accepted by the model, what it does accept in their
+        place."""
         if not bool(chosen.any()):
             return z
         chosen = chosen & ~self.problem.met(z)

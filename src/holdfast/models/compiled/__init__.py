@@ -1,3 +1,3 @@
 """Fitted scikit-learn, XGBoost and LightGBM models as equivalent scorers of encoded rows: `build`
-puts them together from what goes in (`preprocessing`), the model (`differentiable`, or trees,
-`from_*`), and its `decision_rule`."""
+combines what goes in (`preprocessing`), the model (`differentiable`, or trees, `from_*`), and its
+`decision_rule`."""

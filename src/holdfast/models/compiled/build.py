@@ -1,5 +1,5 @@
-"""Which compiled scorer a model gets, how it is checked against the model itself, and why another
-gets none."""
+"""Which compiled scorer a model gets, how it is checked against the model itself, and why some get
+none."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,7 +36,7 @@ from holdfast.models.scores import Outputs, to_scores
 from holdfast.schema.schema import Schema
 
 CLOSE = 1e-6  # how far scores may differ
-LEVEL = 1e-12  # scores that differ by less are level: which of them wins is decided by rounding
+LEVEL = 1e-12  # scores that differ by less are level: rounding decides which wins
 PROBES = 64  # rows spread over the data's range
 CUTS = 256  # rows at a threshold, and as many next to it
 NOWHERE = -1  # the place of a column that the schema lacks
@@ -65,7 +65,7 @@ class CompiledScorer:
 
 
 # Readers of trees, and up to how many leaves a tree is evaluated faster here than by the library's
-# own code, where that can be called without a table.
+# own code, if that can be called without a table.
 TreeReader = Callable[[Any], tuple[Nodes, Kernel | None]]
 TREES: dict[str, tuple[TreeReader, int]] = {
     f"{library}.{name}": (reader, most)
@@ -124,11 +124,11 @@ def compile_scorer(
     """A fitted estimator over encoded rows, or a `RefusedError`; an offset goes into its last layer
     or its leaves.
 
-    In columns that are `never_missing`, what marks a number as missing is not looked at.
+    In columns that are `never_missing`, the mark of a missing number is ignored.
     """
     by_table = not encoded
     never_missing = {*never_missing, *getattr(model, "never_missing", ())}
-    # which puts encoded rows back into units by itself
+    # which decodes encoded rows into units by itself
     encoded = encoded and type_name(model) != "holdfast.FlatGraph"
     raws = Raw.all_of(schema, encoded, by_table, never_missing)
     columns = [Column(i, raw.levels) for i, raw in enumerate(raws)]  # the table itself
@@ -175,8 +175,8 @@ def _through_all(model: Any, block: StepColumns) -> tuple[Any, StepColumns]:
 
 
 def _as_trained(model: Any, columns: list[Column], schema: Schema) -> StepColumns:
-    """The columns in the model's order; what it was trained on but does not read may come from
-    nowhere."""
+    """The columns in the model's order; one it was trained on but does not read need not
+    exist."""
     names, rows = trained_on(model), schema.decode(schema.probe)[handed(model, schema.names)]
     if names is None or lacking(model, schema.names):
         return StepColumns(columns, rows)
@@ -215,7 +215,7 @@ def _trees(
 ) -> CompiledScorer:
     reader, most = TREES[kind]
     columns = block.columns
-    # What a sparse matrix leaves out is missing for XGBoost.
+    # For XGBoost, what a sparse matrix leaves out is missing.
     zero_is_missing = kind.startswith("xgboost.") and block.is_sparse
     if kind.startswith("xgboost."):
         columns = from_boosters.coded(columns, from_boosters.xgboost_lists(model))
@@ -237,7 +237,7 @@ def _trees(
     leaves = nodes.leaves()
     cuts = [(c.at.start, c.cuts) for c in codes if c.cuts is not None]
     trees = TreeIndex.of(nodes, codes, rights, schema)
-    most = 2 * most if nodes.sets else most  # sets of levels take the library's code longer
+    most = 2 * most if nodes.sets else most  # the library's code is slower with sets of levels
     count = f"{len(leaves)} tree{'s' * (len(leaves) > 1)} of up to {leaves.max(initial=0)} leaves"
     if kernel is not None and not (leaves.max() <= 256 and leaves.mean() <= most):
         run = LibraryTrees(columns, raws, nodes.precision, kernel, zero_is_missing)
@@ -253,8 +253,8 @@ def _trees(
 
 
 def _shifted(nodes: Nodes, kernel: Kernel | None, offset: Offset) -> tuple[Nodes, Kernel | None]:
-    """The same trees with an offset of two classes: of sums in their start, of probabilities a
-    factor of the leaves."""
+    """The same trees with an offset of two classes: added to the start of sums, or a factor on the
+    leaves of probabilities."""
     if not any(offset):
         return nodes, kernel
     if nodes.outputs == "probabilities":
@@ -294,7 +294,7 @@ class LibraryTrees:
         )
         self.coders = {raw: coder(codes, self.code_dtype) for raw, codes in levels.items()}
         self.of_numbers = {c.raw for c in columns if c.table is None}
-        # nothing but scaled numbers: all columns in one go
+        # only scaled numbers: all columns at once
         self.plain: tuple[Any, Array, Array] | None = None
         if all(_is_plain(raws[c.raw], c) for c in columns):
             read = [raws[c.raw] for c in columns]
@@ -341,7 +341,7 @@ def _is_plain(raw: Raw, column: Column) -> bool:
 
 def probes(schema: Schema, cuts: Sequence[tuple[int, Array]], count: int = PROBES) -> Tensor:
     """Encoded rows: `count` spread over the data's range, every level of every category, at
-    thresholds and beside."""
+    thresholds and next to them."""
     random = np.random.default_rng(0)
     encoding = schema.encoding(torch.float64)
     low = encoding.seen_low.clamp(-3, 3)
@@ -379,8 +379,8 @@ def _some(
 
 def table_probes(schema: Schema, ends: Sequence[tuple[int, Array]]) -> Array:
     """(n, features) numbers of a table: the same rows, with numbers that are the last on their side
-    of a threshold, and the nearest on either side that are encoded in another way, which the last
-    digits of the center decide too."""
+    of a threshold, and the nearest ones on either side with another encoding, which also depends on
+    the last digits of the center."""
     random = np.random.default_rng(0)
     numbers = schema.decode_numbers(probes(schema, []))
     chosen = _some(ends, random)
@@ -403,8 +403,8 @@ def difference(compiled: Tensor, original: Tensor, outputs: Outputs, scale: floa
     if outputs == "probabilities":
         far = (torch.softmax(compiled, 1) - torch.softmax(original, 1)).abs()
     else:
-        # Pipelines in single precision err by the digits of the largest scores, also where little
-        # is left of a sum.
+        # Pipelines in single precision err by the digits of the largest scores, even where a sum
+        # is small.
         far = (compiled - original).abs() / original.abs().amax().clamp_min(
             scale if outputs == "value" else 1.0
         )

@@ -8,14 +8,14 @@ from holdfast.models.compiled.preprocessing import is_passed, positions, type_na
 
 
 def unwrapped(model: Any) -> Any:
-    """The estimator that answers for a search over settings, or that was frozen."""
+    """The estimator behind a search over settings, or one that was frozen."""
     if hasattr(model, "best_estimator_"):
         return unwrapped(model.best_estimator_)
     return unwrapped(model.estimator) if type_name(model) == "sklearn.FrozenEstimator" else model
 
 
 def _first(model: Any) -> Any:
-    """The step of a pipeline that is handed the table; of anything else, the model itself."""
+    """The step of a pipeline that gets the table; for anything else, the model itself."""
     model = unwrapped(model)
     if type_name(model) != "sklearn.Pipeline":
         return model
@@ -38,8 +38,8 @@ def found_among(columns: Sequence[str], name: str) -> str | None:
 
 
 def handed(model: Any, columns: Sequence[str]) -> list[str]:
-    """The columns of a table that a model is handed, in its order. All as they are if it has no
-    names for them, or also others: LightGBM makes up its own for arrays, and a ColumnTransformer
+    """The columns of a table that a model gets, in its order. All as they are if it has no names
+    for them, or names for others too: LightGBM makes up its own for arrays, and a ColumnTransformer
     picks by name and may not miss one."""
     found = [found_among(columns, name) for name in trained_on(model) or []]
     known = [column for column in found if column is not None]

@@ -1,7 +1,7 @@
-"""How an estimator gets from scores to a class, which its own `predict` decides.
+"""How an estimator gets from scores to a class, as its own `predict` decides.
 
-Most give the class with the largest score. Some do not, and their scores are put right here, so
-that the largest score is the predicted class everywhere else:
+Most give the class with the largest score. Some do not; their scores are corrected here, so that
+everywhere else the largest score is the predicted class:
 
     a threshold t on p_1:    s_1 = log p_1 - log t / (1 - t)
                              an offset of class 1; p stays softmax(s - offset)
@@ -52,7 +52,7 @@ def name_of(model: Any) -> str:
 
 
 def is_regressor(model: Any) -> bool:
-    """Is it a regressor in the manner of scikit-learn?"""
+    """Is it a regressor in scikit-learn's style?"""
     if hasattr(model, "predict_proba") or not hasattr(model, "predict"):
         return False
     if hasattr(model, "__sklearn_tags__"):
@@ -62,7 +62,7 @@ def is_regressor(model: Any) -> bool:
 
 @dataclass(frozen=True)
 class ScoreSource:
-    """The function that gives a model's scores, what they are, and what is to be added to them."""
+    """The function that gives a model's scores, what they are, and what to add to them."""
 
     call: Callable[[Any], Any]
     outputs: Outputs
@@ -83,8 +83,8 @@ def score_source(model: Any, classes: Sequence[Any] | None, outputs: Outputs | N
 def _score_source(
     model: Any, classes: Sequence[Any] | None, outputs: Outputs | None
 ) -> ScoreSource:
-    # Trees come before `predict_proba`: their sums say more than probabilities that are rounded to
-    # 0 and 1.
+    # Trees come before `predict_proba`: their sums say more than probabilities rounded to 0 and
+    # 1.
     has_scores = hasattr(model, "predict_proba") or hasattr(model, "decision_function")
     inner = core(model)
     only_predicts = hasattr(model, "predict") and not has_scores
@@ -118,7 +118,7 @@ def _score_source(
 
 
 def _of_trees(model: Any, inner: Any, outputs: Outputs | None) -> ScoreSource:
-    """Of a classifier of XGBoost or LightGBM, `inner`, bare or behind a pipeline."""
+    """The same for a classifier of XGBoost or LightGBM, `inner`, bare or behind a pipeline."""
     if from_boosters.is_own(inner) and outputs is None:
         raise ModelError(
             f"{name_of(model)} has an objective of your own, so only you know what it gives; if "
@@ -141,8 +141,8 @@ def _shares(call: Callable[[Any], Any], rows: Any) -> Array:
 
 
 def _wins(call: Callable[[Any], Any], k: int, rows: Any) -> Array:
-    """Decisions between pairs (0, 1), (0, 2) .. (k-2, k-1) as scores: wins, and less than half of
-    one for how clear."""
+    """Decisions between pairs (0, 1), (0, 2) .. (k-2, k-1) as scores: wins, plus less than half a
+    win for how clear they are."""
     d = np.asarray(call(rows), dtype=np.float64)  # (n, pairs)
     won = np.zeros((len(d), k))
     clear = np.zeros((len(d), k))
@@ -160,8 +160,8 @@ def _certain(model: Any, classes: Sequence[Any], rows: Any) -> Array:
 
 
 def offset_of(model: Any, outputs: Outputs) -> tuple[float, ...]:
-    """What to add to the scores of two classes for the threshold that an estimator puts on one of
-    them, if it does."""
+    """What to add to the scores of two classes for a threshold that an estimator may put on one of
+    them."""
     threshold = threshold_of(model)
     if threshold is None:
         return ()
@@ -178,7 +178,7 @@ def offset_of(model: Any, outputs: Outputs) -> tuple[float, ...]:
         threshold *= 2.0
     shift = float(np.clip(-threshold, -FARTHEST, FARTHEST))
     scorer = getattr(model, "_curve_scorer", None)
-    # A tuned threshold is on the class that its scorer is about; none named is the second.
+    # A tuned threshold is on the class that its scorer is about; by default the second.
     positive: Any = getattr(model, "pos_label", None) if scorer is None else scorer._get_pos_label()
     return (0.0, -shift if positive is not None and positive == model.classes_[0] else shift)
 
@@ -203,8 +203,8 @@ def decision_rule(model: Any) -> DecisionRule | None:
     """The model's own `predict`, if it has that and classes."""
     classes = getattr(model, "classes_", None)
     inner = core(model)
-    # LightGBM's classifiers predict sums of trees and no classes where the objective is the user's
-    # own.
+    # With the user's own objective, LightGBM's classifiers predict sums of trees, not
+    # classes.
     sums = from_boosters.is_own(inner) and type_name(inner).startswith("lightgbm.")
     decides = hasattr(model, "predict") and not is_regressor(model) and not sums
     return partial(_predicted, model, classes) if classes is not None and decides else None

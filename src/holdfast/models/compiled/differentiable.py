@@ -1,16 +1,16 @@
 """Linear models and multi-layer perceptrons as torch programs over encoded rows, in double
 precision.
 
-Every input of the model is affine in the encoded row: u = A z + c, exactly, for numbers (those that
-are missing too, if an imputer fills them in), booleans and one-hot categories; the table of an
-ordered column is a straight line with bends at its ranks, and a scaler that clips holds a number
-between two ends,
+Every input of the model is affine in the encoded row: u = A z + c, exactly, for numbers (also
+missing ones, if an imputer fills them in), booleans and one-hot categories; the table of an ordered
+column is a straight line with bends at its ranks, and a scaler that clips keeps a number between
+two ends,
 
     t(r) = t_0 + (t_1 - t_0) r + sum_k (t_{k+1} - 2 t_k + t_{k-1}) max(0, r - k)
     clip(v) = low + min(max(0, v - low), high - low).
 
-So the first layer takes A and c in, W (A z + c) + b, and what comes out is the model's own network
-over z, which every gradient method can use.
+So the first layer absorbs A and c, W (A z + c) + b, and the result is the model's own network over
+z, which every gradient method can use.
 """
 
 from collections.abc import Callable, Sequence
@@ -51,7 +51,7 @@ class Bends(nn.Module):
 
 
 class Dense(nn.Module):
-    """W h + b with the matrix laid out as the kernels want it whose bits do not depend on a row's
+    """W h + b, with the matrix laid out for kernels whose bits do not depend on a row's
     place."""
 
     def __init__(self, w: Array, b: Array) -> None:
@@ -64,7 +64,7 @@ class Dense(nn.Module):
 
 
 class First(nn.Module):
-    """The first k columns: what comes after them only fills up a layer."""
+    """The first k columns; the rest only fills up a layer."""
 
     def __init__(self, k: int) -> None:
         super().__init__()
@@ -119,7 +119,7 @@ class Inputs:
         assert raw.feature is not None
         if np.isnan(column.of_missing):
             raise RefusedError(f"a missing number in column {raw.name!r} reaches the model")
-        # While it is missing, the column holds what stands for it.
+        # While it is missing, the column holds its stand-in.
         self.entries.append(
             (
                 j,
@@ -169,7 +169,7 @@ def program(
     before = 0
     for i, (w, b) in enumerate(made):
         last = i == len(made) - 1
-        # Filled up with units that do nothing, so that a row's bits do not depend on its place (see
+        # Filled up with units that do nothing, so a row's bits do not depend on its place (see
         # `nn.relu_network`).
         more = 0 if plain or (last and outputs == 2) else -len(w) % 4
         w = np.pad(w, ((0, more), (0, before)))
@@ -192,7 +192,7 @@ def linear_layers(model: Any) -> list[Layer]:
 
 
 def per_output(offset: Sequence[float], outputs: int) -> Array:
-    """Offsets of two classes as those of a model's outputs: of one alone, it is the difference."""
+    """Offsets of two classes as offsets of a model's outputs: for a single one, the difference."""
     return np.diff(offset) if outputs == 1 else np.array(offset)
 
 

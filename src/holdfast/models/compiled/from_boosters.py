@@ -1,4 +1,4 @@
-"""XGBoost's and LightGBM's trees, read from the JSON that both libraries write of themselves."""
+"""XGBoost's and LightGBM's trees, read from the JSON that both libraries write themselves."""
 
 import json
 import re
@@ -18,10 +18,10 @@ from holdfast.models.compiled.preprocessing import Column, RefusedError, type_na
 from holdfast.models.compiled.tree_nodes import Nodes
 from holdfast.models.formats import lightgbm_text
 
-# Beginnings of objectives of regression, and those whose estimate is the sum of the trees as it is.
+# Beginnings of objectives for regression, and those whose estimate is simply the sum of the trees.
 NUMBERS = ("reg:", "count:", *lightgbm_text.NUMBERS)
-CLASSES = ("binary", "multi", "cross_entropy")  # and those by which it classifies
-# LightGBM's names for one and the same
+CLASSES = ("binary", "multi", "cross_entropy")  # and those for classification
+# LightGBM's names for the same objective
 ONE_AGAINST_ALL = ("multiclassova", "multiclass_ova", "ova", "ovr")
 MARGINS = ("xgboost.XGBClassifier", "xgboost.XGBRFClassifier", "lightgbm.LGBMClassifier")
 PLAIN = (
@@ -37,7 +37,7 @@ PLAIN = (
     "quantile",
     "mape",
 )
-ENDLESS = 1e300  # stands for infinity in LightGBM's trees, and for all numbers beyond it
+ENDLESS = 1e300  # stands for infinity, and all numbers beyond this, in LightGBM's trees
 LIGHTGBM_ZERO = float(np.float32(1e-35))
 
 
@@ -52,8 +52,8 @@ def _objective(booster: Any) -> str:
 
 
 def boosted(booster: Any, outputs: str | None = None) -> "Boosted | BoostedNumbers":
-    """A bare Booster in the manner of an estimator. What the user gives as its outputs goes before
-    its objective: of one of the user's own XGBoost notes its default, which is a regression, and
+    """A bare Booster in the style of an estimator. The outputs the user gives take precedence over
+    its objective: for the user's own objective XGBoost notes its default, a regression, and
     LightGBM nothing."""
     if outputs == "logits":
         return Boosted(booster)
@@ -70,16 +70,16 @@ def boosted(booster: Any, outputs: str | None = None) -> "Boosted | BoostedNumbe
 
 
 def booster_names(booster: Any) -> list[str] | None:
-    """The columns that a Booster was trained on, if it has names for them; LightGBM makes some up
-    for an array."""
+    """The columns that a Booster was trained on, if it has names for them; for an array LightGBM
+    makes some up."""
     names: Any = booster.feature_names if is_xgboost(booster) else booster.feature_name()
     return None if names is None else list(names)
 
 
 def _rows(booster: Any, table: Any) -> Any:
     """A table as a Booster takes it: LightGBM goes by the order of its columns, XGBoost insists on
-    it. They stay as they are if it has no names for them, or other ones, as LightGBM has for those
-    of an array."""
+    it. They stay as they are if it has no names for them, or other names, as LightGBM does after
+    training on an array."""
     names = booster_names(booster) or []
     ordered = isinstance(table, pd.DataFrame) and names and set(names) <= set(table.columns)
     rows = table[names] if ordered else table
@@ -101,7 +101,7 @@ class BoostedNumbers:
 
 
 class Boosted:
-    """A bare Booster in the manner of an estimator: `decision_function` gives logits over the
+    """A bare Booster in the style of an estimator: `decision_function` gives logits over the
     table."""
 
     def __init__(self, booster: Any) -> None:
@@ -113,8 +113,8 @@ class Boosted:
         if is_xgboost(self.booster):
             return self.booster.predict(rows, output_margin=True)
         scores = self.booster.predict(rows, raw_score=True) * _steepness(self.objective)
-        # Each class against all others: the shares of their sigmoids are the softmax of the
-        # logarithms of these.
+        # Each class against all others: the shares of the sigmoids are the softmax of their
+        # logarithms.
         return -np.logaddexp(0, -scores) if self.objective.startswith(ONE_AGAINST_ALL) else scores
 
 
@@ -151,8 +151,8 @@ def is_own(model: Any) -> bool:
 
 
 def half(model: Any) -> tuple[float, ...]:
-    """What to add to scores: XGBoost predicts class 1 above one half, also of what is a sum and no
-    probability."""
+    """What to add to scores: XGBoost predicts class 1 above one half, even if that is a sum and not
+    a probability."""
     raw = type_name(model).startswith("xgboost.") and (is_raw(model) or is_own(model))
     return (0.0, -0.5) if raw and len(model.classes_) == 2 else ()
 
@@ -196,7 +196,7 @@ def xgboost(model: Any) -> tuple[Nodes, Kernel]:
 
 
 def _start(objective: str, parameters: dict[str, Any]) -> Array:
-    """(outputs,) what the sums of trees begin with; the file says it as a probability."""
+    """(outputs,) what the sums of trees begin with; the file gives it as a probability."""
     outputs = max(int(parameters["num_class"]), 1)
     base = np.array(json.loads(parameters["base_score"]), dtype=np.float64).ravel()
     base = np.broadcast_to(base, outputs)
@@ -344,12 +344,12 @@ def _lightgbm_tree(
             sets[count + i] = np.array([float(v) for v in str(n["threshold"]).split("||")])
             continue  # missing ones go right
         threshold[i] = n["threshold"] if n["threshold"] < ENDLESS else np.inf
-        if abs(threshold[i]) <= LIGHTGBM_ZERO:  # so small an input counts as zero
+        if abs(threshold[i]) <= LIGHTGBM_ZERO:  # an input this small counts as zero
             threshold[i] = (
                 LIGHTGBM_ZERO if threshold[i] >= 0 else np.nextafter(-LIGHTGBM_ZERO, -np.inf)
             )
         zeros[i] = n["missing_type"] == "Zero"
-        # Where nothing is missing, a missing value counts as zero.
+        # Where nothing was missing in training, a missing value counts as zero.
         missing_left[i] = n["default_left"] if n["missing_type"] != "None" else threshold[i] >= 0
     value = [n.get("leaf_value", 0) for n in found]
     column = [n.get("split_feature", 0) for n in found]

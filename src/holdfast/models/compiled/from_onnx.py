@@ -1,4 +1,4 @@
-"""The trees of an ONNX graph that is nothing else, as `onnx.runtime` has read and checked them."""
+"""The trees of an ONNX graph with nothing else, as `onnx.runtime` has read and checked them."""
 
 from functools import partial
 from typing import Any
@@ -12,15 +12,15 @@ from holdfast.models.compiled.from_sklearn import Kernel
 from holdfast.models.compiled.preprocessing import RefusedError
 from holdfast.models.compiled.tree_nodes import Nodes
 
-# tests of a node; 0 is <=, and those after compare two numbers for equality
+# tests of a node; 0 is <=, and the last ones compare two numbers for equality
 LT = 1
 GTE = 2
 GT = 3
 
 
 def graph(model: Any) -> tuple[Nodes, Kernel]:
-    """A `FlatGraph`: every test becomes v <= threshold, with the sides changed where it tests for
-    the higher values."""
+    """A `FlatGraph`: every test becomes v <= threshold, with the sides swapped if it tests for
+    higher values."""
     if model.trees is None:
         raise RefusedError("the graph is more than trees over columns of the table")
     trees = model.trees
@@ -57,19 +57,19 @@ def graph(model: Any) -> tuple[Nodes, Kernel]:
 
 
 def _check(test: Ints, roots: Ints, yes: Ints, no: Ints, below: npt.NDArray[Any]) -> None:
-    """Raise a `RefusedError` where `Nodes` cannot say what a forest does.
+    """Raise a `RefusedError` if `Nodes` cannot express what a forest does.
 
     Args:
         test: of the inner nodes.
         roots, yes, no: of the forest.
-        below: numbers below which something has to be.
+        below: numbers that inputs have to be below.
     """
     if (test > GT).any():
         raise RefusedError("a node tests whether two numbers are equal")
     tree = np.searchsorted(roots, np.arange(len(yes)), "right")
     if (tree[yes] != tree).any() or (tree[no] != tree).any():
         raise RefusedError("the nodes of its trees are not one tree after the other")
-    if np.isneginf(below).any():  # there is no number next to it
+    if np.isneginf(below).any():  # no number is next to it
         raise RefusedError("a node tests whether a number is below minus infinity")
 
 

@@ -1,5 +1,5 @@
-"""scikit-learn's trees: random forests, extremely random trees, single trees, and both gradient
-boostings."""
+"""scikit-learn's trees: random forests, extremely random trees, single trees, and both kinds of
+gradient boosting."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -93,8 +93,8 @@ def gradient_boosting(model: Any) -> tuple[Nodes, Kernel | None]:
 
 
 def _start(model: Any) -> Array:
-    """What the rounds start from; the same for every row unless the caller gave a model of his
-    own."""
+    """What the rounds start from; the same for every row unless the caller gave a
+    model."""
     outputs = int(model.estimators_.shape[1])
     if isinstance(model.init_, str):  # "zero"
         return np.zeros(outputs)
@@ -110,7 +110,7 @@ def _start(model: Any) -> Array:
 
 
 def hist_gradient_boosting(model: Any) -> tuple[Nodes, Kernel | None]:
-    """The newer gradient boosting, with categories and missing values of its own."""
+    """The newer gradient boosting, which handles categories and missing values itself."""
     if _raw(model) == "value" and model.loss in ("gamma", "poisson"):
         raise RefusedError(f"its loss {model.loss!r} ends in an exponential")
     trees = [(p, k) for round_ in model._predictors for k, p in enumerate(round_)]
@@ -124,7 +124,7 @@ def hist_gradient_boosting(model: Any) -> tuple[Nodes, Kernel | None]:
         missing_left = n["missing_go_to_left"].astype(bool)
         for i in np.flatnonzero(n["is_categorical"].astype(bool) & ~leaf).tolist():
             goes_left = bits(predictor.raw_left_cat_bitsets[n["bitset_idx"][i]])
-            if missing_left[i]:  # levels that training never saw go where the missing ones go
+            if missing_left[i]:  # levels that training never saw go where missing ones go
                 seen = bits(known[place_of[n["feature_idx"][i]]])
                 goes_left = np.union1d(goes_left, np.setdiff1d(np.arange(256), seen))
             sets[count + i] = goes_left.astype(np.float64)
@@ -143,11 +143,11 @@ def hist_gradient_boosting(model: Any) -> tuple[Nodes, Kernel | None]:
 
 
 def _raw(model: Any) -> Literal["logits", "value"]:
-    """What the sum over the trees of a boosting is."""
+    """What the sum over a boosting's trees is."""
     return "logits" if hasattr(model, "classes_") else "value"
 
 
 def bits(words: Any) -> Array:
-    """Words of 32 bits -> the numbers of those that are set."""
+    """Words of 32 bits -> the numbers of the bits that are set."""
     wide = np.unpackbits(np.asarray(words, dtype="<u4").view(np.uint8), bitorder="little")
     return np.flatnonzero(wide).astype(np.float64)

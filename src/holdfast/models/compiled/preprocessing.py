@@ -5,10 +5,10 @@ The transformers known here (scalers, encoders, imputers, and pipelines of them)
 a time. So an input is
 
     of a column of numbers:   a chain of the same floating-point steps, all rising, in the same
-                              precision; what a missing number becomes is found by handing one in
+                              precision; handing in a missing number shows what one becomes
     of a column of levels:    a table with one value for each level (a missing one is a level too)
 
-Anything that mixes columns, or that is not on the list, is refused with the reason.
+Anything that mixes columns, or is not on the list, is refused with the reason.
 """
 
 import warnings
@@ -34,13 +34,13 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True)
 class Raw:
-    """One column as the model is handed it: `at` says which encoded columns hold it."""
+    """One column as the model gets it; `at` says which encoded columns hold it."""
 
     name: str
     at: slice
-    feature: Feature | None  # None: the model is handed the encoded column itself
+    feature: Feature | None  # None: the model gets the encoded column itself
     levels: "pd.Series[Any] | None"  # what the model sees for each level; None for numbers
-    # is the model handed the table itself, or what encoded rows are decoded to?
+    # does the model get the table itself, or decoded rows?
     by_table: bool = True
 
     @staticmethod
@@ -66,7 +66,7 @@ class Raw:
         return (1.0, 0.0) if self.feature is None else (self.feature.scale, self.feature.center)
 
     def decoded(self, x: Array) -> Array:
-        """(n,) encoded -> numbers or ranks as the table holds them; the same arithmetic as
+        """(n,) encoded -> numbers or ranks as the table holds them, by the arithmetic of
         `Schema.decode`."""
         f = self.feature
         if f is None:
@@ -75,8 +75,8 @@ class Raw:
         return f.stored(np.clip(np.round(values), *f.holds) if f.kind != "real" else values)
 
     def held(self, columns: Array) -> Array:
-        """(n,) the numbers as the table holds them, NaN where they are missing, of encoded columns
-        (d, n)."""
+        """(n,) from encoded columns (d, n), the numbers as the table holds them, NaN where they are
+        missing."""
         values = self.decoded(columns[self.at.start])
         return (
             values
@@ -98,8 +98,8 @@ def _levels(f: Feature) -> "pd.Series[Any] | None":
 class Column:
     """One input of the estimator."""
 
-    raw: int  # of which column of the table, and
-    table: "pd.Series[Any] | None"  # its value for each level, or, of numbers,
+    raw: int  # which column of the table it comes from, and
+    table: "pd.Series[Any] | None"  # its value for each level or, for numbers,
     steps: tuple[Step, ...] = ()  # what was done to it
 
     def then(self, f: Callable[..., Any], *constants: Any) -> "Column":
@@ -133,14 +133,14 @@ class Column:
 
     @property
     def span(self) -> tuple[float, float]:
-        """The lowest and the highest value: those of a scaler that clips, else there is no end to
-        them."""
+        """The lowest and the highest value: those of a scaler that clips, else
+        infinite."""
         low, high = self.number(np.array([-np.inf, np.inf]))
         return float(low), float(high)
 
     @property
     def levels(self) -> int:
-        """How many there are; none of a number."""
+        """How many there are; none for a number."""
         return 0 if self.table is None else len(self.table)
 
     def values(self) -> Array:
@@ -155,7 +155,7 @@ class Column:
 
 @dataclass(frozen=True)
 class StepColumns:
-    """The columns between two steps of a pipeline, and a few rows as scikit-learn has them: they
+    """The columns between two steps of a pipeline, and a few rows as scikit-learn has them, which
     decide last digits."""
 
     columns: list[Column]
@@ -166,7 +166,7 @@ class StepColumns:
         return hasattr(self.rows, "tocsr")
 
     def part(self, at: list[int], names: list[str]) -> "StepColumns":
-        """Some of the columns; those of a frame go by their names."""
+        """Some of the columns; a frame's go by their names."""
         rows = (
             self.rows[[names[i] for i in at]]
             if isinstance(self.rows, pd.DataFrame)
@@ -176,14 +176,14 @@ class StepColumns:
 
 
 def precision(rows: Any) -> Any:
-    """Single where every column has it, else double, in which numbers of all other kinds are
-    calculated with."""
+    """Single if every column has it, else double, which is used for all other kinds of
+    numbers."""
     held = list(rows.dtypes) if isinstance(rows, pd.DataFrame) else [rows.dtype]
     return np.dtype(np.float32 if all(dtype == np.float32 for dtype in held) else np.float64)
 
 
 def type_name(thing: Any) -> str:
-    """'sklearn.Pipeline': the library, told from where the class lives, and the name of the
+    """'sklearn.Pipeline': the library, known from the class's module, and the name of the
     class."""
     return f"{type(thing).__module__.partition('.')[0]}.{type(thing).__name__}"
 
@@ -206,7 +206,7 @@ def through(step: Any, block: StepColumns) -> StepColumns:
 
 def _transformed(step: Any, rows: Any) -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of unknown levels, which it then treats as it was set to
+        warnings.simplefilter("ignore")  # about unknown levels, which it then treats as set
         return step.transform(rows)
 
 
@@ -240,7 +240,7 @@ def _column_transformer(step: Any, block: StepColumns, _: Any) -> list[Column]:
 
 
 def positions(chosen: Any, names: list[str], width: int) -> list[int]:
-    """The columns that a part of a ColumnTransformer was given, by name or by place."""
+    """The columns given to a part of a ColumnTransformer, by name or by place."""
     if isinstance(chosen, str | int | np.integer):
         chosen = [chosen]
     if isinstance(chosen, slice):
@@ -259,8 +259,8 @@ def positions(chosen: Any, names: list[str], width: int) -> list[int]:
 def _scaled(
     block: StepColumns, rows: Any, *parts: tuple[Any, Any], early: bool = False
 ) -> list[Column]:
-    """Columns after `block = f(block, constants)` for each of the parts, in the precision
-    scikit-learn uses. `early`: the constants are brought to it first."""
+    """Columns after `block = f(block, constants)` for each of the parts, in scikit-learn's
+    precision, to which the constants are first brought if `early`."""
     out = list[Column]()
     dtype = precision(rows)
     for j, column in enumerate(block.columns):
@@ -286,7 +286,7 @@ def _scaled(
 
 
 def _over(scale: Any, block: StepColumns) -> tuple[Any, Any]:
-    """Division by the scale; sparse columns are multiplied by one over it, whose last digit may
+    """Division by the scale; sparse columns are multiplied by its inverse, so the last digit may
     differ."""
     return (
         (np.multiply, 1.0 / scale) if scale is not None and block.is_sparse else (np.divide, scale)
@@ -316,8 +316,8 @@ def _maxabs(step: Any, block: StepColumns, rows: Any) -> list[Column]:
 
 
 def _of_levels(step: Any, block: StepColumns) -> npt.NDArray[Any]:
-    """What the step itself makes of every level: row i has the i-th of each column, from the first
-    again where it has fewer, and beside them some numbers of the other columns."""
+    """What the step itself makes of every level: row i has the i-th level of each column, starting
+    again if it has fewer, and some numbers in the other columns."""
     tables = [
         c.table if c.table is not None else _numbers(block, j) for j, c in enumerate(block.columns)
     ]
@@ -387,7 +387,7 @@ def impute(values: npt.NDArray[Any], fill: Any) -> npt.NDArray[Any]:
 
 def _function(step: Any, block: StepColumns, _: Any) -> list[Column]:
     run: Any = step.func
-    # that of gradient boosting
+    # the one of gradient boosting
     checks = isinstance(run, partial) and cast(Any, run).func.__name__ == "check_array"
     if cast(Any, run) is not None and not checks:
         raise RefusedError(
@@ -400,7 +400,7 @@ def _selector(step: Any, block: StepColumns, _: Any) -> list[Column]:
     return [c for c, kept in zip(block.columns, step.get_support(), strict=True) if kept]
 
 
-# (a fitted step, what it is given, rows that it made of those) -> the columns that it makes
+# (a fitted step, its input, the rows it made of that) -> the columns it makes
 STEPS: dict[str, Callable[[Any, StepColumns, Any], list[Column]]] = {
     "sklearn.Pipeline": _pipeline,
     "sklearn.ColumnTransformer": _column_transformer,

@@ -1,4 +1,4 @@
-"""All trees of many models at once: what a search needs that asks a whole bank about a few rows.
+"""All trees of many models at once, for a search that asks a whole bank about a few rows.
 
 The codes of a column (see `tree_nodes`) are ranks among the cuts of all models together. Siblings
 lie side by side, and whether a row goes right at a node is looked up in one table,
@@ -6,8 +6,8 @@ lie side by side, and whether a row goes right at a node is looked up in one tab
     next(node) = left(node) + table[offset(node) + code of the node's column],
 
 in which nodes that compare with a cut share the steps of their column, and nodes with sets have
-rows of their own. A leaf is its own left child. So one step down all trees of all models is five
-look-ups, whatever the library that made them.
+their own rows. A leaf is its own left child. So one step down all trees of all models is five
+look-ups, whatever library made them.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from holdfast._core.types import Array, Ints
 from holdfast.models.compiled.tree_leaves import TreeIndex
 from holdfast.models.compiled.tree_nodes import Codes
 
-# encoded columns, the one that says missing, and is that code the first?
+# encoded columns, the one that marks missing numbers, and whether its code is the first
 Slot = tuple[int, int, int | None, bool]
 VISITED = 1 << 20  # rows times trees at once: they stay in the cache
 
@@ -45,7 +45,7 @@ class ColumnCodes:
         return torch.where(x[:, c.indicator] > 0.5, 0 if c.missing_code == 0 else c.count - 1, code)
 
     def own_code(self, own: Codes) -> Ints:
-        """(codes,) the code of one model that each of these lies in."""
+        """(codes,) for each of these, the code of one model that it lies in."""
         c = self.codes
         if c.cuts is None or own.cuts is None:
             return np.arange(c.count)
@@ -102,7 +102,7 @@ class TreeBank:
 
 
 def _columns(models: Sequence[TreeIndex]) -> dict[Slot, ColumnCodes]:
-    """By slot: those with the cuts of all models."""
+    """By slot, the columns with the cuts of all models."""
     by_slot: dict[Slot, list[Codes]] = {}
     for model in models:
         for c in model.codes:
@@ -125,8 +125,8 @@ def _slot(c: Codes) -> Slot:
 
 
 class _Writer:
-    """Numbers the nodes of all models anew, siblings side by side, and writes the table of who goes
-    right."""
+    """Numbers the nodes of all models anew, siblings side by side, and writes the table of which
+    codes go right."""
 
     def __init__(self, models: Sequence[TreeIndex], columns: dict[Slot, ColumnCodes]) -> None:
         widest = max((c.codes.count for c in columns.values()), default=1)
@@ -136,7 +136,7 @@ class _Writer:
         self.nothing = 0
         self.depth = 0
         self.columns = columns
-        # of each column: where a row of the table begins that is all 0, and then all 1
+        # for each column, where a row of the table begins that is all 0 and then all 1
         self.steps = {
             slot: self._row(np.repeat([0, 1], column.codes.count))
             for slot, column in columns.items()
@@ -165,8 +165,8 @@ class _Writer:
         self.table = np.concatenate(self.rows)
 
     def _tests(self, model: TreeIndex, order: Ints) -> tuple[Ints, Ints]:
-        """(nodes,) the column that each node of a model tests, in their new order, and where the
-        table says who goes right."""
+        """(nodes,) the column that each node of a model tests, in the new order, and where the
+        table says which codes go right."""
         assert model.rights is not None
         common = [self.columns[_slot(codes)] for codes in model.codes]
         places = np.zeros(len(order), dtype=np.int64)
@@ -182,7 +182,7 @@ class _Writer:
             place, right = model.rights[node]
             places[i] = common[place].place
             first = int(right.argmax()) if right.any() else len(right)
-            # a step: nobody below `first` goes right, everybody from there on
+            # a step: no code below `first` goes right, every one from there on does
             if bool(right[first:].all()):
                 last = ranks[place][first - 1] if first else -1
                 slot = _slot(model.codes[place])
@@ -200,14 +200,14 @@ class _Writer:
 
 
 def _last_within(own_code: Ints, count: int) -> Ints:
-    """(codes of the model,) the last of the common codes that lies in each or a lower one."""
+    """(codes of the model,) for each, the last common code that lies in it or a lower one."""
     return np.searchsorted(own_code, np.arange(count), side="right") - 1
 
 
 def _level_by_level(model: TreeIndex, first: int) -> tuple[Ints, Ints, Ints, int]:
     """The nodes of all trees from the roots down, siblings side by side; the new number of each
-    one's left child, its own if it is a leaf; the new numbers of the roots, which begin at `first`;
-    and how many steps there are."""
+    node's left child, or its own for a leaf; the new numbers of the roots, which begin at `first`;
+    and the number of steps."""
     nodes = model.nodes
     level = nodes.roots
     order = list[Ints]()

@@ -1,8 +1,8 @@
-"""The leaves of all trees as boxes of codes: what a search needs that walks the model's own
+"""The leaves of all trees as boxes of codes, for a search that walks along the model's own
 thresholds.
 
-Every column that a node tests has codes (see `tree_nodes`), and a leaf is reached exactly if the
-code of each column is among those that its path lets through,
+Every column that a node tests has codes (see `tree_nodes`), and a leaf is reached exactly if its
+path lets the code of each column through,
 
     leaf l is reached  <=>  inside_j[l, code_j] for all columns j.
 
@@ -32,12 +32,12 @@ Rights = dict[int, tuple[int, Mask]]
 @dataclass(frozen=True)
 class Cells:
     """Where the answer can change along one feature: between levels, at cuts, and between a number
-    and none."""
+    and a missing one."""
 
     feature: int
     at: slice  # its encoded columns
     cuts: Array | None  # encoded, rising; None: one cell for each level
-    has_gap: bool = False  # is the last cell that of a missing number?
+    has_gap: bool = False  # is the last cell for a missing number?
 
     @property
     def count(self) -> int:
@@ -46,7 +46,7 @@ class Cells:
         )
 
     def of(self, x: Tensor) -> Tensor:
-        """(n, d) encoded rows -> (n,) the cell that each is in."""
+        """(n, d) encoded rows -> (n,) the cell each is in."""
         if self.cuts is None:
             return x[:, self.at].argmax(1)
         cell = torch.searchsorted(
@@ -69,7 +69,7 @@ class FeatureLeaves:
 
     @cached_property
     def outside(self) -> Tensor:
-        """(cells, leaves) 1 where the path to a leaf does not let a cell through."""
+        """(cells, leaves) 1 where the path to a leaf keeps a cell out."""
         return (~self.inside).T.to(torch.uint8).contiguous()
 
     @cached_property
@@ -102,11 +102,11 @@ class Leaves:
 
 @dataclass(frozen=True)
 class TreeIndex:
-    """The trees of a model, over the encoded columns of a schema: where its scores can change, and
-    to what.
+    """The trees of a model, over a schema's encoded columns: where its scores can change, and to
+    what.
 
-    `cells` says where, feature by feature; `leaves` has the tables to look scores up in, each made
-    when it is first needed, and then kept. `rights` is left out where they would be too large.
+    `cells` says where, feature by feature; `leaves` has the tables for looking up scores, each made
+    when first needed, and then kept. `rights` is left out if they would be too large.
     """
 
     nodes: Nodes
@@ -133,20 +133,20 @@ class TreeIndex:
         return [(i, ends[np.isfinite(ends)]) for i, ends in found]
 
     def _codes_at(self, at: slice) -> list[int]:
-        """Which codes are of some encoded columns."""
+        """Which codes belong to some encoded columns."""
         return [i for i, c in enumerate(self.codes) if at.start <= c.at.start < at.stop]
 
     @cached_property
     def cells(self) -> list[Cells]:
-        """Those of every feature that a node tests."""
+        """The cells of every feature that a node tests."""
         out: list[Cells] = []
         for i, (f, at) in enumerate(zip(self.schema.features, self.schema.slices, strict=True)):
             codes = [self.codes[j] for j in self._codes_at(at)]
             if f.is_category and codes:
                 out.append(Cells(i, at, None))
             elif codes:
-                # Nodes that send missing numbers left and right have codes of their own, and so
-                # cuts.
+                # Nodes that send missing numbers left and right have their own codes, and so their
+                # own cuts.
                 cuts = [c.cuts for c in codes if c.cuts is not None and c.at.start == at.start]
                 out.append(
                     Cells(i, at, np.unique(np.concatenate([np.zeros(0), *cuts])), f.has_gaps)
@@ -192,7 +192,7 @@ class TreeIndex:
 
 
 def _boxes(nodes: Nodes, codes: Sequence[Codes], rights: Rights) -> tuple[Ints, Ints, list[Mask]]:
-    """Leaves (as nodes) from left to right, the tree of each, and for each column the codes that it
+    """Leaves (as nodes) from left to right, the tree of each, and for each column the codes a leaf
     lets through."""
     order = list[int]()
     tree = list[int]()

@@ -1,12 +1,12 @@
 """The nodes of all trees of a model, whatever library made them, as tests on the columns of a
 table.
 
-A node sends a row to the left if its input is low enough. Every library compares in a precision of
-its own, behind a pipeline that scales in one of its own; but all of these steps rise, so for a
-column of numbers there is one encoded value x* such that a row goes left exactly if x <= x*. It is
-found by bisection over all doubles, with the library's own arithmetic. For a column of levels the
-node is tried with each level, once. What remains is integers: the rank of an encoded value among
-all x* of its column, or the position of a level; a node becomes the set of codes that go right.
+A node sends a row to the left if its input is low enough. Every library compares in its own
+precision, behind a pipeline that scales in its own; but all of these steps rise, so for a column of
+numbers there is one encoded value x* such that a row goes left exactly if x <= x*. It is found by
+bisection over all doubles, with the library's own arithmetic. For a column of levels the node is
+tried once with each level. Only integers remain: the rank of an encoded value among all x* of its
+column, or the position of a level; a node becomes the set of codes that go right.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,8 +26,8 @@ LAST = np.finfo(np.float64).max
 @dataclass(frozen=True)
 class Nodes:
     """All trees one after the other. A row with input v goes left at a node if v <= threshold (v <
-    threshold where `strict`), compared in `precision`; if missing, where `missing_left` says; at a
-    node in `sets`, if v is in the set.
+    threshold where `strict`), compared in `precision`; if v is missing, `missing_left` decides; at
+    a node in `sets`, if v is in the set.
     """
 
     roots: Ints  # (trees,)
@@ -70,13 +70,13 @@ class Codes:
     """How the encoded columns of one column of the table become a code."""
 
     at: slice
-    # sorted x*: the code is the number of them below the value; None: of the largest column
+    # sorted x*: the code is how many lie below the value; None: the number of the largest column
     cuts: Array | None
     count: int  # how many codes there are
     # the encoded column that is 1 where the number is missing; its code is then
     indicator: int | None = None
     missing_code: int = 0  # the first of all, or the last
-    # of numbers: the last one of the table on this side of each cut, NaN next to zero
+    # for numbers, the last one of the table on this side of each cut, NaN next to zero
     ends: Array | None = None
 
 
@@ -84,10 +84,10 @@ def code_columns(
     nodes: Nodes, columns: Sequence[Column], raws: Sequence[Raw]
 ) -> tuple[list[Codes], dict[int, tuple[int, Mask]]]:
     """The codes of every column that a node tests; and for each node the place of its column, and
-    who goes right."""
+    which codes go right."""
     inner = np.flatnonzero(nodes.left >= 0)
-    # Nodes that send missing numbers to the left and to the right have codes of their own, in which
-    # the one for missing comes first or last: then a node is one comparison.
+    # Nodes that send missing numbers to the left and those that send them to the right have their
+    # own codes, with the code for missing first or last: then a node is one comparison.
     by_raw: dict[tuple[int, bool], list[int]] = {}
     missing_left = _missing_left(nodes, columns, raws, inner)
     for i, left in zip(inner.tolist(), missing_left.tolist(), strict=True):
@@ -117,7 +117,7 @@ def _number_codes(
     low, cut, high = (edge for edge, _ in edges)
     cuts, first_of = np.unique(np.concatenate([low, cut, high]), return_index=True)
     ends = np.concatenate([last for _, last in edges])[first_of]
-    finite = np.abs(cuts) < LAST  # the others part nothing from nothing
+    finite = np.abs(cuts) < LAST  # the others separate nothing
     cuts = cuts[finite]
     ends = ends[finite]
     count = len(cuts) + 1 + (raw.indicator is not None)
@@ -144,7 +144,7 @@ def _ranks_of(cuts: Array, edges: Array) -> Ints:
 
 
 def _missing_left(nodes: Nodes, columns: Sequence[Column], raws: Sequence[Raw], at: Ints) -> Mask:
-    """(nodes,) does a missing number go left at these nodes? False where none can be missing."""
+    """(nodes,) does a missing number go left at these nodes? False if none can be missing."""
     column = nodes.column[at]
     gaps = np.array([raws[c.raw].indicator is not None for c in columns], dtype=bool)
     became = np.full(len(columns), np.nan)
@@ -154,7 +154,8 @@ def _missing_left(nodes: Nodes, columns: Sequence[Column], raws: Sequence[Raw], 
 
 
 def level_codes(raw: Raw) -> Codes:
-    """Positions of levels: of the largest one-hot column, or a rank, which is a rounded number."""
+    """Positions of levels: that of the largest one-hot column, or a rank, which is a rounded
+    number."""
     assert raw.levels is not None
     assert raw.feature is not None
     count = len(raw.levels)
@@ -185,7 +186,7 @@ Edge = tuple[Array, Array]
 
 
 def _cuts(nodes: Nodes, columns: Sequence[Column], raw: Raw, at: Ints) -> tuple[Edge, Edge, Edge]:
-    """(nodes,) x* of each, and where zero begins and ends for those that take it for missing."""
+    """(nodes,) x* of each, and where zero begins and ends for nodes that take it as missing."""
     column = nodes.column[at]
 
     def inputs(v: Array) -> Array:
@@ -213,8 +214,7 @@ def _edge(raw: Raw, holds: Callable[[Array], Mask], n: int) -> Edge:
 
     Encoding a number and decoding it again may change its last digit. Wherever decoded numbers
     begin to fail, the edge lies between the encodings of the last number for which the condition
-    holds and of the next one that the table can hold, so that rows of a table are on the right
-    side.
+    holds and of the next one the table can hold, so rows of a table are on the right side.
     """
     edge = bisect(lambda x: holds(raw.decoded(x)), n)
     f = raw.feature
@@ -225,7 +225,7 @@ def _edge(raw: Raw, holds: Callable[[Array], Mask], n: int) -> Edge:
         here = (last - f.center) / f.scale
         beyond = ((last + f.digit(last)) - f.center) / f.scale
         between = np.maximum(np.minimum(edge, np.nextafter(beyond, -np.inf)), here)
-        # The smallest numbers of all are encoded like zero, which is the one that tables have.
+        # The smallest numbers of all are encoded like zero, which is the one tables have.
         zero = -f.center / f.scale
         blurred = here == zero
         between = np.where(blurred & ~holds(np.zeros(n)), np.nextafter(zero, -np.inf), between)
@@ -236,7 +236,7 @@ def bisect(holds: Callable[[Array], Mask], n: int) -> Array:
     """(n,) the largest double for which a falling condition holds; the lowest of all if it never
     does."""
     top = LAST.view(np.int64)
-    # doubles in their order are integers in theirs
+    # the order of doubles is that of integers with their bits
     low = np.full(n, -top)
     high = np.full(n, top)
     with np.errstate(over="ignore", invalid="ignore"):

@@ -6,9 +6,9 @@ leaf below it is
     leaf(node) = max(leaf(left), b * leaf(right)),
 
 as every leaf on the right has a higher number. So a tree is some comparisons, products and maxima
-of bytes, each over a whole block of rows, 32 of them in one instruction; every node is looked at
-for every row, and that is still faster than walking from node to node. What a leaf adds is looked
-up once per tree.
+of bytes, each over a whole block of rows, 32 of them in one instruction; every node is evaluated
+for every row, which is still faster than walking from node to node. What a leaf adds is looked up
+once per tree.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +26,7 @@ from holdfast.models.compiled.tree_nodes import Codes, Nodes
 
 BLOCK = 1 << 15  # rows: registers stay in the second-level cache
 PIECE = 1 << 12  # rows that are turned into columns at a time
-MANY = 12  # levels from which on a set is looked up rather than compared with one by one
+MANY = 12  # from this many levels on, a set is looked up rather than compared one by one
 
 # function, first, second, result: slots of codes, registers, constants
 Op = tuple[Callable[..., Any], Any, Any, Any]
@@ -176,8 +176,8 @@ class Writer:
         bits = "bits", register
         one = self.dtype.type
         flips = np.flatnonzero(np.diff(right))
-        # Where the codes change sides at most once, one comparison is enough; a small set of codes
-        # is compared one by one, a large one looked up.
+        # If the codes change sides at most once, one comparison is enough; a small set of codes is
+        # compared one by one, a large one looked up.
         if len(flips) == 0:
             self.ops.append((np.greater_equal if right[0] else np.less, code, one(0), bits))
             return register
@@ -220,7 +220,7 @@ def coder(codes: Codes, dtype: Any) -> Callable[[Array, npt.NDArray[Any]], None]
     """Writes the codes of encoded columns (d, n) into an array (n,) of that dtype."""
     if codes.cuts is None:
         count = codes.at.stop - codes.at.start
-        # The first level weighs most: among the largest columns, the heaviest is the first.
+        # The first level weighs most: of several largest columns, the heaviest is the first.
         return partial(
             _levels, codes.at, np.arange(count, 0, -1, dtype=np.min_scalar_type(count))[:, None]
         )
@@ -243,8 +243,8 @@ def _levels(at: slice, weights: npt.NDArray[Any], columns: Array, out: npt.NDArr
 def _or_missing(
     ranks: "Ranks", indicator: int, code: int, columns: Array, out: npt.NDArray[Any]
 ) -> None:
-    """Ranks of numbers that may be missing: one more code, the first or the last, is for those that
-    are."""
+    """Ranks of numbers that may be missing: one more code, the first or the last, is for missing
+    ones."""
     ranks(columns, out)
     if code == 0:
         out += 1
@@ -254,9 +254,9 @@ def _or_missing(
 class Ranks:
     """The number of cuts below an encoded value.
 
-    A grid of cells is laid over the cuts: the cell of a value says how many cuts lie in lower
-    cells, and only those in the same cell have to be compared with. Where they crowd too much, a
-    binary search it is.
+    A grid of cells is laid over the cuts: a value's cell says how many cuts lie in lower cells, and
+    only those in the same cell have to be compared. If they crowd too much, a binary search is
+    used.
     """
 
     # cells per cut; most comparisons per value

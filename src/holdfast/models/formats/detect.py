@@ -1,5 +1,5 @@
-"""What a file is, told by its content, and nothing loaded; its name only breaks ties between files
-that run code."""
+"""What a file is, recognised by its content, without loading it; its name only breaks ties between
+files that run code."""
 
 import contextlib
 import pickletools
@@ -41,7 +41,7 @@ UNKNOWN = {
     "catboost": "a CatBoost model",
     "empty": "an empty file",
     "zip": "a zip file, but not one of a model",
-    "unknown": "no model file that is known here",
+    "unknown": "not a model file that is known here",
 }
 KINDS: dict[str, Kind] = {
     **{name: Kind(name, title, "code") for name, title in CODE.items()},
@@ -71,7 +71,7 @@ PICKLED_NAMES = (".pkl", ".pickle", ".joblib", ".pt", ".pth", ".bin", ".dill", "
 
 
 def kind_of_file(path: Path) -> Kind:
-    """The kind of a file; an error only if there is no such file."""
+    """The kind of a file; an error only if the file does not exist."""
     if not path.is_file():
         raise FileError(f"no model file at {str(path)!r}")
     with path.open("rb") as file:
@@ -100,7 +100,7 @@ def _name(path: Path, head: bytes, size: int) -> str:
         return _pickled(path, head)
     if _is_onnx(path, size):
         return "onnx"
-    # Nothing is known of the content, but whoever chose the name meant a file that runs code.
+    # The content tells nothing, but whoever chose the name meant a file that runs code.
     return "pickle" if path.suffix.lower() in PICKLED_NAMES else "unknown"
 
 
@@ -140,7 +140,7 @@ def _is_old_pickle(head: bytes) -> bool:
     """Pickles of protocol 0 and 1 have no mark at the start: read the operations and see whether
     they make sense."""
     seen = set[str]()
-    with contextlib.suppress(Exception):  # cut off by us, or no pickle
+    with contextlib.suppress(Exception):  # cut off by us, or not a pickle
         for count, (code, _, _) in enumerate(pickletools.genops(head)):
             seen.add(code.name)
             if code.name == "STOP":

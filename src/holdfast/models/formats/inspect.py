@@ -1,7 +1,7 @@
 """What a model file is, whether loading it is safe, what it expects, and which methods can explain
 it.
 
-Looks at the file and runs nothing of it, whatever it is.
+Looks at the file and runs nothing in it, whatever it is.
 """
 
 import json
@@ -66,9 +66,8 @@ def inspect(path: Path) -> dict[str, Any]:
 
 
 def as_taken(table: pd.DataFrame, path: Path, carried: tuple[str, ...] = ()) -> pd.DataFrame:
-    """A table read without a schema, as the model in a file takes it: with the columns that it
-    names, and those that are to be carried along, and with strings as categories where it is one of
-    boosted trees."""
+    """A table read without a schema, as the model in a file takes it: with the columns it names,
+    and those to carry along, and, for boosted trees, with strings as categories."""
     found = inspect(path)
     named = [found_among(list(table.columns), str(name)) for name in found["inputs"]]
     if named and None not in named:

@@ -1,5 +1,5 @@
-"""LightGBM models, read from their text format (`lightgbm_text`) by LightGBM's own reader, once the
-text was checked and written again by us."""
+"""LightGBM models, read from their text format (`lightgbm_text`) by LightGBM's own reader, after we
+have checked the text and written it anew."""
 
 import contextlib
 import re
@@ -19,11 +19,11 @@ from holdfast.models.formats.tree_checks import columns_of
 if TYPE_CHECKING:
     from holdfast.schema.schema import Schema
 
-BARE = r"Column_\d+"  # the names of columns that have none
+BARE = r"Column_\d+"  # the names given to unnamed columns
 
 
 def checked(data: bytes, schema: "Schema | None") -> bytes:
-    """Text for LightGBM's own reader, written anew from what was checked; of a model that takes the
+    """Text for LightGBM's own reader, written anew from what was checked; if the model takes the
     table, its columns must be those of the schema."""
     return _checked(parse(data), schema)
 
@@ -55,8 +55,8 @@ def made(text: bytes) -> Any:
 
 def estimator(text: bytes, classes: Sequence[Any]) -> Any:
     """LightGBM's own classifier of these classes, or its regressor if there are none, with the
-    booster in text that was checked. All that it knows of itself it learns from a few rows; then it
-    gets the booster."""
+    booster in text that was checked. It learns all it knows of itself from a few rows; then it gets
+    the booster."""
     booster = made(text)
     library = optional("lightgbm", "trees")
     objective = text.decode().partition("\nobjective=")[2].split()[0]

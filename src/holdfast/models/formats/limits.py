@@ -1,6 +1,6 @@
 """Reading what strangers wrote: everything stops at a limit and says which, and a file is read
-once, so that what is checked is what is loaded. It may claim any size, nest without end, or inflate
-to a thousand times itself."""
+once, so what is checked is what is loaded. It may claim any size, nest without end, or inflate to a
+thousand times its size."""
 
 import io
 import json

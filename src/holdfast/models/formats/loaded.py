@@ -9,8 +9,8 @@ from holdfast.models.scores import Inputs, Outputs
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model from a file, ready for `Model.of`; None where the file does not say, so that
-    `Model.of` decides."""
+    """A model from a file, ready for `Model.of`; where the file does not say, None lets `Model.of`
+    decide."""
 
     model: Any
     classes: Sequence[Any] | None = None
@@ -34,8 +34,8 @@ class Description:
     def of_trees(
         cls, inputs: list[str], classes: int | None, details: dict[str, Any]
     ) -> "Description":
-        """Of boosted trees: the number of their classes (none: a regression) is what their file
-        says."""
+        """The same for boosted trees, with the number of classes in their file (none: a
+        regression)."""
         names, outputs = (
             (None, "value") if classes is None else (list(range(max(classes, 2))), "probabilities")
         )

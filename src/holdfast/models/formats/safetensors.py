@@ -1,7 +1,7 @@
 """safetensors files: tensors and a few strings, read by us and written by the safetensors library.
 
 Eight bytes hold the length of the header; the header is JSON (name -> dtype, shape, where the bytes
-begin and end); the bytes of all tensors follow, one after the other. Nothing of a file is believed:
+begin and end); the bytes of all tensors follow, one after the other. Nothing in a file is believed:
 the tensors must fill the rest of the file exactly, each with as many bytes as its shape says, so no
 more memory is taken than the file is long.
 """
@@ -46,8 +46,8 @@ Places = dict[str, tuple[torch.dtype, list[int], int]]
 
 @dataclass(frozen=True, eq=False)
 class OpenedFile(os.PathLike[str]):
-    """A file whose header has been read and checked, so that whoever reads on need not do it again;
-    wherever a path is asked for, it is one."""
+    """A file whose header has been read and checked, so whoever reads on need not do it again; it
+    can be used wherever a path is expected."""
 
     path: Path
     metadata: dict[str, str]
@@ -61,7 +61,7 @@ class OpenedFile(os.PathLike[str]):
 
 
 def opened(path: Path) -> Path | OpenedFile:
-    """The file with its header, or its path if there is no such file, or it is something else."""
+    """The file with its header, or its path if it does not exist or is something else."""
     try:
         return OpenedFile(path, *read_header(path))
     except (OSError, FileError):
@@ -69,10 +69,10 @@ def opened(path: Path) -> Path | OpenedFile:
 
 
 def read_header(path: Path) -> tuple[dict[str, str], Places]:
-    """The checked header: the strings of the file, and where its tensors are; none of them is
-    looked at."""
-    # Read by us, and not by `safe_open`: its tensors change when the file does, it takes a name
-    # that is there twice, and it leaves truth values that are neither 0 nor 1.
+    """The checked header: the strings of the file, and where its tensors are, without looking at
+    them."""
+    # Read by us and not by `safe_open`: its tensors change when the file does, it accepts a name
+    # twice, and it lets through truth values other than 0 and 1.
     size = path.stat().st_size
     with path.open("rb") as file:
         first = file.read(8)
@@ -174,8 +174,8 @@ def read_marked(
 
 @contextmanager
 def damage_reported(path: str | os.PathLike[str]) -> Generator[None]:
-    """Whatever goes wrong with what a file says, which may be anything, is an error that names the
-    file."""
+    """Turn whatever goes wrong with what a file says, which may be anything, into an error that
+    names the file."""
     try:
         yield
     except HoldfastError:
@@ -185,14 +185,14 @@ def damage_reported(path: str | os.PathLike[str]) -> Generator[None]:
 
 
 def metadata_of(path: str | os.PathLike[str]) -> dict[str, str]:
-    """The strings of a file; none if there is no such file, or it is something else."""
+    """The strings of a file; none if it does not exist or is something else."""
     file = path if isinstance(path, OpenedFile) else opened(Path(path))
     return file.metadata if isinstance(file, OpenedFile) else {}
 
 
 def write(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, object]) -> None:
-    """A file of tensors and strings, which runs no code when it is loaded; what is not a string is
-    written as JSON."""
+    """Write a file of tensors and strings, which runs no code when loaded; what is not a string
+    becomes JSON."""
     try:
         strings = {
             key: value if isinstance(value, str) else json.dumps(value)

@@ -20,10 +20,10 @@ from typing import Any, Literal
 from holdfast._core.checks import untyped
 from holdfast.errors import FileError, HoldfastError, UnsafeFileError
 
-# of computing, and by the clock, on a machine that has other things to do
+# of computing, and by the clock, on a machine with other things to do
 CPU_SECONDS = 60
 TIMEOUT = 900
-AT_ONCE = 20  # models of a bank that are given the time of one
+AT_ONCE = 20  # models of a bank that get the time of one
 MEMORY = 4 << 30  # bytes, and 16 times the size of the file
 # exit codes of the child
 ACCEPTED = 0

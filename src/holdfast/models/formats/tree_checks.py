@@ -1,8 +1,8 @@
 """Decision trees from a file: every index is checked before any reader follows it.
 
 Readers written for speed (scikit-learn's, XGBoost's, LightGBM's) go from node to child without
-asking whether the child exists. A tree is safe to follow if all indices are in range, no node is
-the child of two, and the root is nobody's child: then every walk from the root ends in a leaf.
+asking whether the child exists. A tree is safe to follow if all indices are in range, no node has
+two parents, and the root has none: then every walk from the root ends in a leaf.
 """
 
 import re
@@ -76,8 +76,8 @@ def same_lengths(what: str, **lists: Any) -> int:
 
 
 def columns_of(names: list[str], schema: "Schema", bare: str) -> list[str]:
-    """The columns of the table in the order in which a model takes them: by its names, unless they
-    say nothing."""
+    """The columns of the table in the model's order: by its names, unless they say
+    nothing."""
     n = len(names)
     count = len(schema.names)
     if n != count:

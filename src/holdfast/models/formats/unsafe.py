@@ -23,7 +23,7 @@ BETTER = (
 
 
 def refusal(path: Path, kind: Kind) -> UnsafeFileError:
-    """The error for a file that can run code, if nobody said that it is trusted."""
+    """The error for a file that can run code, unless somebody said it is trusted."""
     return UnsafeFileError(
         f"{str(path)!r} is {kind.title}: it can run any code when it is loaded, so it is refused, "
         "and nothing of it was run. If you made it and trust it, pass trust=True "

@@ -1,5 +1,5 @@
-"""XGBoost models in JSON or UBJSON, read and checked by us, then written again as JSON for
-XGBoost's own reader.
+"""XGBoost models in JSON or UBJSON, read and checked by us, then written anew as JSON for XGBoost's
+own reader.
 
 What XGBoost gets to see holds nothing that was not checked: it follows the children, columns and
 sets of categories of a tree without a look, and takes sizes from the file.
@@ -33,8 +33,8 @@ MOST_CATEGORIES = 1 << 18
 # the parent of the root, and the column of a node that was taken out
 ROOT = 2**31 - 1
 DELETED = 2**31 - 1
-# What a model was trained for -> where the file has the parameters of that, and each with what it
-# is if left out.
+# What a model was trained for -> where the file has its parameters, and the default of
+# each.
 LOSS = ("reg_loss_param", {"scale_pos_weight": "1"})
 SOFTMAX = ("softmax_multiclass_param", {"num_class": "0"})
 CLASSES = {"binary:logistic": LOSS, "multi:softprob": SOFTMAX, "multi:softmax": SOFTMAX}
@@ -290,8 +290,8 @@ class _TreeLists:
         return values
 
     def parents(self, left: Ints, right: Ints, inner: Mask) -> Ints:
-        """As the children say; XGBoost looks at the parent of every node but the root, also of
-        those that were taken out."""
+        """As the children say; XGBoost looks at the parent of every node but the root, even of
+        nodes that were taken out."""
         parents = self.numbers("parents", default=0)
         parents = np.where((parents >= 0) & (parents < self.count), parents, 0)
         parents[0] = ROOT
@@ -373,7 +373,7 @@ def _sets(tree: Entry, by_set: Any, what: str) -> Entry:
 
 
 def checked(data: bytes, schema: "Schema | None") -> bytes:
-    """JSON for XGBoost's own reader, written anew from what was checked; of a model that takes the
+    """JSON for XGBoost's own reader, written anew from what was checked; if the model takes the
     table, its columns must be those of the schema."""
     model = parse(data)
     learner = model["learner"]

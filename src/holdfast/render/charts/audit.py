@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from holdfast.auditing.audit import Audit
     from holdfast.models.base import Model
 
-GRID = 120  # cells a side of the map of two models
+GRID = 120  # cells per side of the map of two models
 APART = "the models disagree"
 
 
@@ -83,7 +83,7 @@ def survival_cost(
 
 
 def _kinds(audit: "Audit", hold: float, confidence: float) -> dict[str, str]:
-    """What a dot can be, and its colour."""
+    """What a dot can stand for, and its colour."""
     if audit.too_few(hold=hold, confidence=confidence):
         return {f"no certificates: they need {models_needed(hold, confidence)} models": GREY}
     return {
@@ -95,7 +95,7 @@ def _kinds(audit: "Audit", hold: float, confidence: float) -> dict[str, str]:
 def _dots(
     audit: "Audit", kinds: list[str], norm: str, hold: float, confidence: float
 ) -> pd.DataFrame:
-    """One line per answer that is drawn."""
+    """One line per answer drawn."""
     cfs = audit.cfs
     shown = np.flatnonzero(cfs.answered)
     shown = shown[evenly(len(shown), MOST_DOTS)]
@@ -163,7 +163,7 @@ def disagreement(
     steps: pd.DataFrame | None = None,
     width: int = 380,
 ) -> Any:
-    """The decision regions of two models of two features, with the region where they disagree
+    """The decision regions of two models of two features; where they disagree is
     shaded.
 
     Args:

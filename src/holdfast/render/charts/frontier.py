@@ -27,7 +27,7 @@ MOST_LINES = 200  # more hide each other
 
 def frontier_chart(frontier: "Frontier", *, width: int = WIDTH) -> Any:
     """What a plan costs against how surely it holds: a thin line per person, a thick one for the
-    median of those who can have such a plan, and how many can."""
+    median of those who can have such a plan, and how many they are."""
     alt = optional("altair", "plot")
     costs = frontier.costs()
     if not bool(costs.notna().any(axis=None)):
@@ -73,7 +73,7 @@ def _middle(table: pd.DataFrame, names: list[str]) -> pd.DataFrame:
 def _thin(lines: pd.DataFrame, x: Any, y: Any) -> Any:
     """A line for each person."""
     alt = optional("altair", "plot")
-    dots = {"size": 10, "opacity": 0.35, "color": GREY}  # a point alone has no line
+    dots = {"size": 10, "opacity": 0.35, "color": GREY}  # a single point has no line
     thin = alt.Chart(lines).mark_line(strokeWidth=1, opacity=0.35, color=GREY, point=dots)
     tips = [alt.Tooltip("person:N"), alt.Tooltip("hold:O"), alt.Tooltip("cost:Q", format=".2f")]
     return thin.encode(
@@ -99,8 +99,8 @@ def _thick(middle: pd.DataFrame, x: Any, y: Any) -> list[Any]:
 
 
 def _lines(table: pd.DataFrame, places: list[int]) -> pd.DataFrame:
-    """One row per person and share that the person can reach: people of the same name stay apart by
-    their place."""
+    """One row per person and share the person can reach; people of the same name are told apart by
+    place."""
     tall = (
         table.set_axis(pd.Index(places, name="place"))
         .reset_index()

@@ -13,13 +13,9 @@ from holdfast.errors import SettingError
 from holdfast.models.scores import probabilities
 from holdfast.render.charts.theme import (
     BLUE,
-    GREEN,
-    GREY,
     INK,
     MOST_DOTS,
-    ORANGE,
-    PINK,
-    RED,
+    UNWANTED,
     Span,
     coloured,
     evenly,
@@ -33,10 +29,9 @@ if TYPE_CHECKING:
     from holdfast.counterfactuals import Counterfactuals
     from holdfast.models.base import Model
 
-OTHERS = (ORANGE, GREEN, RED, PINK, GREY)  # classes that are not wanted
-GRID = 60  # cells a side of the map of probabilities
-BANDS = 10  # shades of it
-# unlikely, undecided, likely: under dots of the full colours
+GRID = 60  # cells per side of the map of probabilities
+BANDS = 10  # shades of the map
+# unlikely, undecided, likely: pale, under dots of the full colours
 PALE = ("#f4d285", "#fafafa", "#7fb8d8")
 
 
@@ -55,8 +50,8 @@ def decision_paths(
     Args:
         models: name -> model; one column of pictures each.
         X, y: data to show.
-        answers: case -> model -> its answers; one row of pictures per case, such as with a feature
-            held.
+        answers: case -> model -> its answers; one row of pictures per case, such as a feature held
+            fixed.
         target: the wanted class.
     """
     alt = optional("altair", "plot")
@@ -135,7 +130,7 @@ def _map(alt: Any, shades: pd.DataFrame, names: list[str], spans: list[Span], ta
 
 def _dots(alt: Any, dots: pd.DataFrame, classes: Sequence[Any], target: Any) -> Any:
     others = [str(c) for c in classes if c != target]
-    colours = [OTHERS[i % len(OTHERS)] for i in range(len(others))]
+    colours = [UNWANTED[i % len(UNWANTED)] for i in range(len(others))]
     colour = coloured("class", [*others, str(target)], [*colours, BLUE], symbolType="circle")
     return (
         alt.Chart(dots)
@@ -145,7 +140,7 @@ def _dots(alt: Any, dots: pd.DataFrame, classes: Sequence[Any], target: Any) -> 
 
 
 def _arrows(alt: Any, cfs: "Counterfactuals", spans: list[Span]) -> list[Any]:
-    """From rows to their answers; attempts that failed are dashed and have no head."""
+    """Arrows from rows to their answers; failed attempts are dashed and have no head."""
     a, b = cfs.schema.names
     moved = cfs.after
     steps = pd.DataFrame(

@@ -11,8 +11,8 @@ from holdfast.render.charts.theme import BLUE, INK, WIDTH, themed
 
 
 def report_chart(table: pd.DataFrame, level: float, *, width: int = WIDTH) -> Any:
-    """A line per metric of `Report.table`: a dot at its mean, a rule over its interval, each on a
-    scale of its own, since metrics have different units."""
+    """A line per metric of `Report.table`: a dot at its mean, a rule over its interval, each on its
+    own scale, since metrics have different units."""
     alt = optional("altair", "plot")
     shown = table[np.isfinite(table["mean"])]
     if not len(shown):

@@ -1,7 +1,7 @@
 """Pictures of shifts: who accepts whose answers, what robustness costs, and how it fares under
 attack.
 
-Tables are tidy: one line per method and point. Columns that a picture does not name are left alone.
+Tables are tidy: one line per method and point. Columns that a picture does not name are ignored.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from holdfast.errors import SettingError
 from holdfast.render.charts.theme import BLUE, INK, WIDTH, coloured, themed
 
 PALE = "#f1f5f9"  # nothing holds
-MOST_NUMBERS = 12  # subsets; in more cells there is no room for numbers
+MOST_NUMBERS = 12  # subsets; the cells of more have no room for numbers
 
 
 def validity_heatmap(matrix: Any, names: Sequence[Any], *, width: int = WIDTH) -> Any:
@@ -65,8 +65,8 @@ def pareto(table: pd.DataFrame, *, title: str = "Robust validity", width: int = 
     """What validity costs: one line per method, one dot per setting of it.
 
     Args:
-        table: columns `method`, `cost`, `validity` (a share), and if wanted `setting`: dots are
-            joined in the order of its numbers; without it, in that of the costs.
+        table: columns `method`, `cost`, `validity` (a share), and optionally `setting`: dots are
+            joined in the order of its numbers, or without it in that of the costs.
         title: which validity it is.
     """
     alt = optional("altair", "plot")
@@ -113,8 +113,8 @@ def strength(
 def data_size(
     table: pd.DataFrame, *, title: str = "Robust validity", log: bool = False, width: int = WIDTH
 ) -> Any:
-    """Validity against the share of the training rows that were used: one line per method, its
-    spread as a band.
+    """Validity against the share of the training rows used: one line per method, its spread as a
+    band.
 
     The table has the columns `method`, `share` (of the rows, up to 1), `mean` (a share) and `sd`.
     """
@@ -138,7 +138,7 @@ def _curves(
         raise SettingError(
             f"a logarithmic axis needs values above 0; the column {by!r} has {table[by].min():g}"
         )
-    # of a single model there is none
+    # a single model has none
     mean = table["mean"]
     sd = table["sd"].fillna(0.0)
     table = table.assign(low=(mean - sd).clip(lower=0.0), high=(mean + sd).clip(upper=1.0))
@@ -161,7 +161,7 @@ def _curves(
 
 
 def _tidy(table: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
-    """Only these columns of the table, in a copy; an error if one is missing or there is nothing to
+    """A copy of these columns of the table, or an error if one is missing or there is nothing to
     draw."""
     missing = [name for name in columns if name not in table.columns]
     if missing:
@@ -177,7 +177,7 @@ def _share(alt: Any, column: str, title: str) -> Any:
 
 
 def _colour(table: pd.DataFrame) -> Any:
-    """A colour per method, in the order of the table; in the legend not as pale as a band."""
+    """A colour per method, in the order of the table; less pale in the legend than a band."""
     return coloured(
         "method", list(dict.fromkeys(table["method"])), symbolOpacity=1, labelLimit=WIDTH
     )

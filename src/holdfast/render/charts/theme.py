@@ -1,16 +1,19 @@
-"""Pictures of answers. They need the `plot` extra; what comes back is an Altair chart, to be styled
+"""Pictures of answers. They need the `plot` extra, and return Altair charts, which can be styled
 further."""
 
 import io
+import re
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from holdfast._core.checks import listed, optional
+from holdfast._core.files import whole_file
 from holdfast.errors import SettingError
 from holdfast.render.sentences import headings, moves, sentences
 from holdfast.target import BoundTarget, IntervalTarget
@@ -23,7 +26,7 @@ EXTENSIONS = (".png", ".svg", ".html")
 MOST_DOTS = 2000  # more hide each other, and make a page slow
 MOST_BARS = 25
 
-# From the palette of Okabe and Ito, which people with any kind of colour vision can tell apart.
+# From the palette of Okabe and Ito, whose colours people with any colour vision can tell apart.
 BLUE = "#0072B2"
 ORANGE = "#E69F00"
 GREY = "#999999"
@@ -39,9 +42,11 @@ LINE = "#e4e7eb"
 # widths.
 FONT = "Arial, Helvetica, 'Liberation Sans', sans-serif"
 WIDTH = 478  # of the whole picture, labels included: half of the report's page
-# of methods, models and the like, over and over
+# of methods, models and the like, repeated as needed
 COLOURS = [BLUE, ORANGE, GREEN, RED, PINK, SKY, GREY]
+UNWANTED = (ORANGE, GREEN, RED, PINK, GREY)  # of classes that are not the wanted one
 Span = tuple[float, float]
+TAG = re.compile(r"<(?=[/!?]|script)", re.IGNORECASE)
 
 
 def themed(chart: Any) -> Any:
@@ -58,15 +63,42 @@ def themed(chart: Any) -> Any:
         "padding": 0,
         "offset": 8,
     }
-    return chart.configure(
+    styled = chart.configure(
         font=FONT, background="white", padding=6, view={"stroke": None}, axis=axis, legend=legend
     )
+    kind = cast(type[Any], styled.__class__)
+    object.__setattr__(styled, "__class__", _inert(kind))
+    return styled
+
+
+@cache
+def _inert(kind: type[Any]) -> type[Any]:
+    """A type of charts whose texts cannot leave the script of the page that they are put into:
+    names of rows and columns may be anybody's."""
+
+    def to_dict(self: Any, *args: Any, **settings: Any) -> Any:
+        return _without_tags(kind.to_dict(self, *args, **settings))
+
+    return type(kind.__name__, (kind,), {"to_dict": to_dict, "__module__": kind.__module__})
+
+
+def _without_tags(value: Any) -> Any:
+    """The same values, where no text closes a script or opens a comment: between "<" and what
+    follows stands a joiner, which nobody sees."""
+    if isinstance(value, str):
+        return TAG.sub("<\N{WORD JOINER}", value)
+    if isinstance(value, dict):
+        some = cast(dict[Any, Any], value)
+        return {_without_tags(name): _without_tags(part) for name, part in some.items()}
+    if isinstance(value, list):
+        return [_without_tags(part) for part in cast(list[Any], value)]
+    return value
 
 
 def coloured(
     field: str, names: Sequence[str], colours: Sequence[str] = COLOURS, **legend: Any
 ) -> Any:
-    """A colour per name, over and over where there are more names."""
+    """A colour per name, repeated if there are more names."""
     alt = optional("altair", "plot")
     scale = alt.Scale(
         domain=list(names), range=[colours[i % len(colours)] for i in range(len(names))]
@@ -75,7 +107,7 @@ def coloured(
 
 
 def evenly(n: int, most: int) -> NDArray[np.int64]:
-    """The places of at most so many of n rows, evenly spread, the same ones every time."""
+    """The places of at most this many of n rows, evenly spread, the same ones every time."""
     return np.linspace(0, n - 1, min(n, most)).astype(np.int64)
 
 
@@ -99,7 +131,7 @@ def two_features(model: "Model") -> list[str]:
 def regions(
     names: list[str], spans: Sequence[Span], cells: int, kind: Callable[[pd.DataFrame], Any]
 ) -> pd.DataFrame:
-    """Rectangles of a map in which `kind` of the points is the same; neighbours in a column are one
+    """Rectangles of a map whose points have the same `kind`; neighbours in a column are one
     rectangle, as Altair takes no more than 5,000 of them."""
     across, up = spans
     wide = np.linspace(*across, cells + 1, dtype=np.float64)
@@ -129,9 +161,9 @@ def fitted(how: str) -> dict[str, str]:
 
 
 def decision_level(goal: BoundTarget) -> float | None:
-    """The probability from which the outcome counts as reached; with more than two classes only a
-    class that is to be reached with a probability has one, behind a threshold only a single class,
-    and a model that does not go by probabilities has none."""
+    """The probability from which the outcome counts as reached. With more than two classes, only a
+    class wanted with a probability has one; behind a threshold, only a single class; a model that
+    does not go by probabilities has none."""
     if goal.defers_to_predict or (goal.k > 2 and not (goal.soft and goal.is_lead)):
         return None
     levels: list[float] = (goal.least - goal.ahead).sigmoid().numpy().tolist()
@@ -139,7 +171,7 @@ def decision_level(goal: BoundTarget) -> float | None:
 
 
 def cost_probability(cfs: "Counterfactuals", *, width: int = WIDTH, height: int = 340) -> Any:
-    """What answers cost against how sure the model is of them, or what it estimates for them, one
+    """What answers cost against how sure the model is of them, or what it estimates for them: one
     dot per answer."""
     alt = optional("altair", "plot")
     # Thousands of dots hide each other, and what a regression model says is a number, not a share.
@@ -202,14 +234,14 @@ def _dots(cfs: "Counterfactuals", shown: NDArray[np.int64]) -> pd.DataFrame:
 
 
 def _decision_rules(alt: Any, levels: dict[str, float], scale: Any) -> tuple[list[Any], list[Any]]:
-    """Lines at the levels at which the outcome turns, the last one first, and their words."""
+    """Lines at the levels where the outcome turns, the last one first, and their labels."""
     rules = list[Any]()
     texts = list[Any]()
     for words, level in levels.items():
         rule = alt.Chart(pd.DataFrame({"level": [level], "words": [words]}))
         rule = rule.encode(y=alt.Y("level:Q", scale=scale))
         rules.insert(0, rule.mark_rule(color=QUIET, strokeDash=[5, 4], aria=False))
-        # On the side of the rule where no dot can lie: every answer is on the other.
+        # On the side of the rule where no dot can lie: every answer is on the other side.
         side = -8 if words.startswith("at most") else 12
         text = rule.mark_text(align="right", dx=-4, dy=side, color=QUIET, fontSize=12, aria=False)
         texts.append(text.encode(x=alt.value("width"), text="words:N"))
@@ -217,7 +249,7 @@ def _decision_rules(alt: Any, levels: dict[str, float], scale: Any) -> tuple[lis
 
 
 def _outcome(goal: BoundTarget, values: Any) -> tuple[str, list[str], dict[str, float]]:
-    """What the vertical axis shows: its name, the values as strings, and the levels at which the
+    """What the vertical axis shows: its name, the values as strings, and the levels where the
     outcome turns."""
     if isinstance(goal, IntervalTarget):
         ends = {"at least": goal.low, "at most": goal.high}
@@ -233,7 +265,7 @@ def _outcome(goal: BoundTarget, values: Any) -> tuple[str, list[str], dict[str, 
 
 
 def changed_features(cfs: "Counterfactuals", *, width: int = WIDTH) -> Any:
-    """In which share of the answers each feature is raised, lowered or switched to another
+    """The share of the answers in which each feature is raised, lowered or switched to another
     value."""
     alt = optional("altair", "plot")
     bars, order = change_shares(cfs)
@@ -275,8 +307,8 @@ def changed_features(cfs: "Counterfactuals", *, width: int = WIDTH) -> Any:
 
 
 def change_shares(cfs: "Counterfactuals") -> tuple[pd.DataFrame, list[str]]:
-    """Per feature and way of changing: how many answers and which share; and the features, most
-    often first."""
+    """For each feature and way of changing, the number and share of answers; and the features, most
+    frequent first."""
     found = moves(cfs, cfs.found)
     answers = max(int(cfs.found.sum()), 1)
     names = headings([m.feature for m in found])
@@ -314,7 +346,12 @@ def save(chart: Any, path: str | Path) -> Path:
         )
     optional("vl_convert", "plot")
     more = {".html": {"inline": True}, ".png": {"ppi": 144}}.get(kind, {})
-    chart.save(str(path), format=kind[1:], **more)
+    # altair writes pictures as bytes and pages as text
+    buffer = io.BytesIO() if kind == ".png" else io.StringIO()
+    chart.save(buffer, format=kind[1:], **more)
+    content = buffer.getvalue()
+    with whole_file(path) as file:
+        file.write(content if isinstance(content, bytes) else content.encode())
     return path
 
 

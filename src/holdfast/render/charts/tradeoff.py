@@ -18,14 +18,14 @@ PANELS = {
     "accuracy": ("Accuracy", "%"),
     "attacked accuracy": ("Accuracy under attack", "%"),
 }
-OF_MODELS = ("accuracy", "attacked accuracy")  # the same whatever the method
+OF_MODELS = ("accuracy", "attacked accuracy")  # the same for every method
 
 
 def tradeoff_chart(
     table: pd.DataFrame, recommended: float | None, attack: float, *, width: int = WIDTH
 ) -> Any:
     """Small charts of `Tradeoff.table` against epsilon, one line per method, and a rule where to
-    stop; `attack` is the radius that the attacked accuracy speaks of."""
+    stop; `attack` is the radius of the attacked accuracy."""
     alt = optional("altair", "plot")
     if not len(table):
         raise SettingError("nothing to draw: the table is empty")

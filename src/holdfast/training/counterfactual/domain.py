@@ -9,20 +9,23 @@ from torch import Tensor
 
 from holdfast.schema.encoding import Encoding
 
-RUNS = 8  # slices, which cost less than numbers of columns as long as they are few
+RUNS = 8  # slices; while they are few, they cost less than numbers of columns
 
 
 @dataclass(frozen=True, eq=False)
 class Domain:
     """Limits (d, 1) of all columns, and the numbers of those that may not change, only rise, or
-    only fall."""
+    only fall.
+
+    Paper: altmeyer2025 Definition 3.1, Section 3.2.
+    """
 
     low: Tensor
     high: Tensor
     fixed: Tensor
     up: Tensor
     down: Tensor
-    # of categories that have one level at every step, not a mixture
+    # of categories with one level at every step, not a mixture
     encoding: Encoding | None = None
 
     @classmethod
@@ -34,8 +37,8 @@ class Domain:
         spread: float = 2.0,
         categories: bool = False,
     ) -> "Domain":
-        """The limits of a schema where it has some; elsewhere the range of rows x (n, d), widened
-        to mean -+ spread sd. Categories are respected, or else their columns are numbers like all
+        """The limits of a schema where it has any; elsewhere the range of rows x (n, d), widened to
+        mean -+ spread sd. Categories are respected, or their columns are numbers like all
         others."""
         mean = x.mean(0)
         sd = x.std(0) if len(x) > 1 else torch.zeros_like(x[0])
@@ -52,7 +55,7 @@ class Domain:
 
     @cached_property
     def box(self) -> tuple[float, float] | None:
-        """The limits, if all columns have the same: clamping is then one pass instead of two."""
+        """The limits if all columns share them: clamping is then one pass instead of two."""
         same = bool((self.low == self.low[0]).all() and (self.high == self.high[0]).all())
         return (float(self.low[0]), float(self.high[0])) if same else None
 
@@ -73,7 +76,7 @@ class Domain:
 
     @cached_property
     def _binary(self) -> Tensor:
-        """Columns, outside categories, that have two values and none between."""
+        """Columns outside categories with two values and none in between."""
         e = self.encoding
         if e is None:
             return torch.zeros(0, dtype=torch.int64)
@@ -93,8 +96,8 @@ class Domain:
         return to
 
     def shown(self, x: Tensor) -> Tensor:
-        """The rows that networks see: the same, but that categories have their largest level, if
-        they are respected."""
+        """The rows that networks see: the same, except that categories, if respected, have their
+        largest level."""
         if self.encoding is None:
             return x
         out = self.encoding.hard(x.mT).mT.contiguous()
@@ -106,7 +109,7 @@ class Domain:
         return out
 
     def hold_(self, to: Tensor, x: Tensor) -> None:
-        """Let rows, in place, be where they can be reached from x, column by column:
+        """Move rows, in place, to where they can be reached from x, column by column:
 
         to_d := x_d    where d is fixed,  may only fall and to_d > x_d,  or may only rise and
                        to_d < x_d

@@ -1,7 +1,7 @@
 """Methods as generators of counterfactuals inside training: which of their settings count there.
 
-Methods with terms of their own that the search inside training does not have are refused rather
-than read as something else.
+Methods with terms that the search inside training lacks are refused rather than read as something
+else.
 """
 
 from dataclasses import dataclass
@@ -41,8 +41,8 @@ class GeneratorSettings:
                 raise SettingError("there is no conformal term inside training; set conformal=0")
             variant = Variant(lam=method.lam, energy=method.energy, tau=method.tau, lr=method.lr)
             return cls(variant, method.steps, method)
-        # The search inside training is written out for whole stacks (`search.py`), with one
-        # distance, one loss and plain steps.
+        # The search inside training is written for whole stacks (`search.py`), with one distance,
+        # one loss and plain steps.
         if isinstance(method, Descent):
             usual = (method.loss, method.optimizer, method.relax) == (
                 "cross_entropy",

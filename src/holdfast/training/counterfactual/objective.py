@@ -8,12 +8,12 @@
 B is a mini-batch of rows x and classes y; the n counterfactuals that are assigned to it come from
 other rows x_i with the true classes y_i: y+_i is drawn among the classes that the network does not
 give to x_i, x'_i is the mature counterfactual, x~_i the nascent one (`counterfactual.search`), and
-x+_i a random row of true class y+_i. What never matured has x' := x+, so that it has no part in the
+x+_i a random row of true class y+_i. One that never matured has x' := x+, so it has no part in the
 divergence; the ridge counts it. Columns that may not change, or not that way, are edited out of x+
 (`Domain.hold_`). No gradient goes through the search: all three are constants.
 
-In an epoch counterfactuals of a random part of the rows are searched for with the network as it is
-at the beginning, and split into near-equal groups, one for each mini-batch; with refresh="batch"
+In each epoch counterfactuals of a random part of the rows are searched for, with the network as it
+is at the beginning, and split into near-equal groups, one for each mini-batch; with refresh="batch"
 each group is made when its batch comes.
 
     draft    the paper's first version: x+ = x_i, no ridge, and the adversarial term counts x'
@@ -21,14 +21,14 @@ each group is made when its batch comes.
     omni     no search: x' = x+ = x~ = one of the rows that the network gives y+, with the class y+
 
 Altmeyer et al., "Counterfactual Training: Teaching Models Plausible and Actionable Explanations",
-2025; where paper and released code differ, the code is followed. Rows come in another order in
+2025; where paper and released code differ, this follows the code. Rows come in another order in
 every epoch, as in all training here.
 """
 
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -55,8 +55,8 @@ COLUMNS = ("accuracy", "validation", "divergence", "ridge", "adversarial", "matu
 
 @dataclass(frozen=True)
 class Variant:
-    """Weights of the objective and settings of the search: what the networks of one stack may
-    differ in."""
+    """Weights of the objective and settings of the search: how the networks of one stack may
+    differ."""
 
     clf: float = 1.0
     div: float = 0.5
@@ -70,38 +70,50 @@ class Variant:
 
 @dataclass(frozen=True, eq=False)
 class SharedSettings:
-    """What the networks of one stack have in common."""
+    """What the networks of one stack share."""
 
     domain: Domain  # where counterfactuals may go
     kind: Kind = "search"  # see above; "plain" is the first term alone
     steps: int = 30  # of the search, at most
-    epsilon: float = 0.3  # radius of the linf ball that nascent counterfactuals are in
-    # counterfactuals in an epoch; None, or more than there are rows: one of every row
+    epsilon: float = 0.3  # radius of the linf ball for nascent counterfactuals
+    # counterfactuals in an epoch; None, or more than there are rows, is one for every row
     count: int | None = 1000
     burn_in: float = 0.0  # share of the epochs, at the beginning, that are plain
-    refresh: Refresh = "epoch"  # search at the beginning of an epoch, or of each batch
+    refresh: Refresh = "epoch"  # search at the beginning of each epoch, or of each batch
     # a row that the network gets wrong has no part in the adversarial term
     spare_wrong: bool = False
-    autoencoder: TableAutoencoder | None = None  # counterfactuals are searched for in its codes
+    autoencoder: TableAutoencoder | None = None  # search for counterfactuals in its codes
 
     def words(self, n: int) -> str:
-        """The numbers in it, as they count with n rows."""
+        """The numbers in it, as they apply with n rows."""
         count = n if self.count is None else min(n, self.count)
         return (
             f"{self.steps} {self.epsilon} {count} {self.burn_in} {self.refresh} {self.spare_wrong}"
         )
 
 
+@dataclass(frozen=True, eq=False)
+class Contrast:
+    """What M networks learn, and how: rows x (n, ..) with the numbers of their classes, and the
+    variant of each network."""
+
+    x: Tensor
+    labels: Tensor
+    classes: int
+    variation: Variation  # of which only the seeds count
+    variants: Sequence[Variant]
+    shared: SharedSettings
+    loop: RobustLoop
+
+    def part(self, members: slice) -> "Contrast":
+        """That of some of the networks."""
+        return replace(self, variation=self.variation[members], variants=self.variants[members])
+
+
 def fit_contrast(
     module: nn.Module,
     start: Start,
-    x: Tensor,
-    labels: Tensor,
-    classes: int,
-    variation: Variation,
-    variants: Sequence[Variant],
-    shared: SharedSettings,
-    loop: RobustLoop,
+    contrast: Contrast,
     bar: Progress,
     validation: tuple[Tensor, Tensor] | None = None,
     names: Sequence[str] = (),
@@ -109,29 +121,26 @@ def fit_contrast(
     """Train networks.
 
     Args:
-        module, start, x, labels, variation, loop: as for `fit_stack`; of a variation only the seeds
-            count.
-        classes, variants: how many classes there are, and the variant of each network.
+        module, start: as for `fit_stack`.
+        contrast: what they learn.
         validation: rows and classes to measure the accuracy on after every epoch.
-        names: what to call each network in the line of an epoch, which is about the first of those
-            that train together.
+        names: what to call each network in an epoch's line, which is about the first of those that
+            train together.
 
     Returns:
         The M trained networks, for every epoch and network the numbers named by `COLUMNS` (epochs,
             M, 7), and the
         seconds that epochs took. A network is the same, up to rounding, whatever trains beside it.
     """
-    numbers = torch.full(
-        (loop.epochs, len(variation), len(COLUMNS)), torch.nan, dtype=torch.float64
-    )
+    loop = contrast.loop
+    networks = len(contrast.variants)
+    numbers = torch.full((loop.epochs, networks, len(COLUMNS)), torch.nan, dtype=torch.float64)
     seconds = [0.0] * loop.epochs
 
     def train(models: ModelStack, x: Tensor, part: slice) -> dict[str, Tensor]:
-        _check_outputs(models, x, classes)
+        _check_outputs(models, x, contrast.classes)
         held_out = None if validation is None else (validation[0].to(x.dtype), validation[1])
-        training = ContrastTraining(
-            models, x, labels, classes, variation[part], variants[part], shared, loop
-        )
+        training = ContrastTraining(models, replace(contrast.part(part), x=x))
         for epoch in range(loop.epochs):
             begin = time.perf_counter()
             numbers[epoch, part] = training.epoch(epoch, held_out)
@@ -140,7 +149,8 @@ def fit_contrast(
             bar.say(_words(epoch, loop.epochs, numbers[epoch, part][0], *names[part][:1]))
         return models.state()
 
-    return fit_in_parts(module, start, x, variation, loop, train), numbers, seconds
+    models = fit_in_parts(module, start, contrast.x, contrast.variation, loop, train)
+    return models, numbers, seconds
 
 
 def _check_outputs(models: ModelStack, x: Tensor, classes: int) -> None:
@@ -152,7 +162,7 @@ def _check_outputs(models: ModelStack, x: Tensor, classes: int) -> None:
 
 
 def _words(epoch: int, epochs: int, numbers: Tensor, name: str = "") -> str:
-    """A network's numbers for the terminal, those of most interest first: it may be narrow."""
+    """A network's numbers for the terminal, the most interesting first: it may be narrow."""
     by_name = dict(zip(COLUMNS, (float(value) for value in numbers), strict=True))
     shown = ("accuracy", "validation", "matured", "divergence", "ridge", "adversarial", "steps")
     shown_numbers = (f"{n} {by_name[n]:.3g}" for n in shown if not math.isnan(by_name[n]))
@@ -175,30 +185,24 @@ class SearchBuffers:
 class ContrastTraining:
     """One run of a stack."""
 
-    def __init__(
-        self,
-        models: ModelStack,
-        x: Tensor,
-        labels: Tensor,
-        classes: int,
-        variation: Variation,
-        variants: Sequence[Variant],
-        shared: SharedSettings,
-        loop: RobustLoop,
-    ) -> None:
+    def __init__(self, models: ModelStack, contrast: Contrast) -> None:
+        x = contrast.x
+        shared = contrast.shared
+        loop = contrast.loop
         self.models = models
         self.x = x
-        self.labels = labels
+        self.labels = contrast.labels
         self.shared = shared
         self.loop = loop
         self.flat = x.flatten(1)
         self.shape = tuple(x.shape[1:]) if x.ndim > 2 else ()
         self.optimizer = loop.optimizer_for(models.theta)
-        self.orders = Orders(variation, len(x))
+        self.orders = Orders(contrast.variation, len(x))
         self.plain = loop.epochs if shared.kind == "plain" else round(shared.burn_in * loop.epochs)
 
         def each(name: str) -> Tensor:
-            return torch.tensor([getattr(v, name) for v in variants], dtype=x.dtype)[:, None, None]
+            values = [getattr(variant, name) for variant in contrast.variants]
+            return torch.tensor(values, dtype=x.dtype)[:, None, None]
 
         self.clf = each("clf")
         self.div = each("div")
@@ -210,9 +214,9 @@ class ContrastTraining:
         lr = each("lr")
         self.search = SearchSettings(lam, energy, tau, lr, shared.steps, shared.epsilon)
         self.weighted = bool((self.clf != 1).any())
-        # Drawn for all networks alike, so that variants differ in their settings alone.
-        self.draws = RowDraws(variation, len(x), shared.count)
-        self.classes = ClassRows.of(labels, classes)
+        # Drawn for all networks alike, so variants differ in their settings alone.
+        self.draws = RowDraws(contrast.variation, len(x), shared.count)
+        self.classes = ClassRows.of(contrast.labels, contrast.classes)
         self.buffers = dict[int, SearchBuffers]()
         self.splits = dict[tuple[int, int], BatchSplit]()
         if shared.kind != "plain" and int((self.classes.size > 0).sum()) < 2:
@@ -289,7 +293,7 @@ class ContrastTraining:
         else:
             positive = self._picked(self.classes.row(wanted, u[:, 1]), buffers.positive)
         torch.where(found.immature[..., None], positive, mature, out=mature)
-        # Their contrast then does not count columns for what cannot change in them.
+        # The contrast then ignores, column by column, what cannot change.
         shared.domain.hold_(positive.mT, mature.mT)
         return ContrastPairs(
             mature, positive, wanted, nascent, y, attacks, ~found.immature, found.steps
@@ -298,7 +302,7 @@ class ContrastTraining:
     def _omniscient(
         self, x: Tensor, now: Tensor, wanted: Tensor, y: Tensor, u: Tensor
     ) -> ContrastPairs:
-        """Rows that the network gives the wanted class; where there is none, any row with its own
+        """Rows to which the network gives the wanted class; if there is none, any row with its own
         class."""
         size = nn.functional.one_hot(now, self.classes.count).sum(1)  # (M, K)
         start = (size.cumsum(1) - size).gather(1, wanted)
@@ -344,6 +348,8 @@ class ContrastTraining:
         """The derivative of L by raw outputs r, which is soft * softmax(r) + linear * r + constant.
 
         For all rows that `split` puts one behind the other: (M, N, 1), (M, N, K), (M, N, K).
+
+        Paper: altmeyer2025 Eq. 1, Eq. 4.
         """
         k = self.classes.count
         dtype = self.x.dtype
@@ -364,8 +370,8 @@ class ContrastTraining:
         return soft, linear, constant
 
     def _update(self, g: Tensor) -> None:
-        """A step of the optimiser, but for networks whose gradient is non-finite: these only count
-        it."""
+        """A step of the optimiser, except for networks whose gradient is non-finite, which only
+        count the step."""
         if math.isfinite(float(g.sum())):
             self.optimizer.step(g)
             return
@@ -385,8 +391,7 @@ class ContrastTraining:
         return self.splits[key]
 
     def _buffers(self, m: int, n: int) -> SearchBuffers:
-        """Memory that is kept from epoch to epoch: fresh memory costs more than what is done in
-        it."""
+        """Memory kept from epoch to epoch: fresh memory costs more than what is done in it."""
         if n not in self.buffers:
             self.buffers[n] = SearchBuffers.of(self.flat.new_empty(m, n, self.flat.shape[1]))
         return self.buffers[n]

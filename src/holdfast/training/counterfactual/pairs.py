@@ -1,4 +1,4 @@
-"""What Counterfactual Training sets against each other, and how it is drawn and dealt out to
+"""The pairs that Counterfactual Training contrasts, and how they are drawn and dealt out to
 mini-batches."""
 
 import itertools
@@ -26,12 +26,15 @@ class ContrastPairs:
     steps: Tensor  # (M,) of all rows together
 
     def rows(self) -> list[Tensor]:
-        """In the order in which a batch has them."""
+        """The rows in the order in which a batch has them."""
         return [self.nascent, self.mature, self.positive]
 
     def sums(self, raw: Tensor) -> Tensor:
         """(M, 5) divergence, ridge, adversarial loss, matured and steps, by raw outputs (M, 3 n, K)
-        of `rows`."""
+        of `rows`.
+
+        Paper: altmeyer2025 Eq. 2, Eq. 3, Later: ridge.
+        """
         nascent, mature, positive = raw.chunk(3, 1)
         e = -mature.gather(2, self.wanted[..., None])[..., 0]
         e_plus = -positive.gather(2, self.wanted[..., None])[..., 0]
@@ -55,7 +58,7 @@ class BatchSplit:
     @classmethod
     def of(cls, n: int, batch_size: int, counterfactuals: int, dtype: torch.dtype) -> "BatchSplit":
         rows = chunks(torch.arange(n), batch_size)
-        # some are empty if there are too few
+        # if there are too few, some are empty
         groups = torch.arange(counterfactuals).tensor_split(len(rows))
         tables = (n, n + counterfactuals, n + 2 * counterfactuals)
         place = torch.cat(
@@ -95,14 +98,14 @@ class RowDraws:
 
 @dataclass(frozen=True, eq=False)
 class ClassRows:
-    """The rows of each class, and for each class the others that have some: no row can stand for a
-    class without."""
+    """The rows of each class, and for each class the others that have rows: no row can stand for a
+    class without rows."""
 
     count: int
     rows: Tensor  # (n,) by class
     start: Tensor  # (K,)
     size: Tensor  # (K,)
-    choices: Tensor  # (K, most others)
+    choices: Tensor  # (K, the most others)
     many: Tensor  # (K,) how many of these
 
     @classmethod

@@ -10,14 +10,14 @@ stack at once.
 
 This is ECCCo with energy > 0 and Generic with energy = 0. P keeps to the domain and to what may
 change: a fixed column never moves, a one-way column never turns back. With a VAE (REVISE) the code
-z moves, x_k = dec(z), and the domain is all that is kept to.
+z moves, x_k = dec(z), and P keeps to the domain only.
 
-Altmeyer et al., "Counterfactual Training", 2025. The step size setting of the authors' code is
-never read: lr is 0.1.
+Altmeyer et al., "Counterfactual Training", 2025. The authors' code never reads its setting of the
+step size: lr is 0.1.
 
 Rows do not depend on each other, so those that have stopped leave the batch once they are half of
-it, and large batches are worked off in parts that stay in the cache. Tensors are (networks,
-columns, rows), see `nn.stack`; in memory a row of many columns is in one piece.
+it, and large batches are processed in parts that stay in the cache. Tensors are (networks, columns,
+rows), see `nn.stack`; in memory a row of many columns is in one piece.
 """
 
 import math
@@ -34,14 +34,15 @@ from holdfast.nn.stack import WIDE, ModelStack
 from holdfast.training.counterfactual.domain import Domain
 
 CELLS = 5 << 17  # numbers in the rows worked on at once: four such tensors stay in the cache
-LEFT = 0.5  # share of the rows still on their way at which the others leave the batch
+LEFT = 0.5  # when this share of the rows is still on its way, the others leave the batch
 ABS_DIFFERENCE = torch.ops.aten.smooth_l1_loss.out  # |a - b| in one pass
 SIGN_OF_DIFFERENCE = torch.ops.aten.smooth_l1_loss_backward.grad_input  # v sign(a - b) in one pass
 
 
 @dataclass(frozen=True, eq=False)
 class SearchSettings:
-    """How the rows of M networks move; a tensor (M, 1, 1) for what networks may differ in."""
+    """How the rows of M networks move; settings in which networks may differ are tensors (M, 1,
+    1)."""
 
     lam: Tensor
     energy: Tensor
@@ -59,7 +60,7 @@ class SearchResult:
     nascent: Tensor  # (M, n, d)
     inside: Tensor  # (M, n) is the last one within epsilon?
     immature: Tensor  # (M, n)
-    steps: Tensor  # (M,) how many all rows of a network took together
+    steps: Tensor  # (M,) how many steps all rows of a network took together
 
     @classmethod
     def empty(cls, x: Tensor) -> "SearchResult":
@@ -90,7 +91,7 @@ class SearchResult:
 
 
 class RowPosition:
-    """Where rows are, and how they get elsewhere: columns move as they are."""
+    """Where rows are, and how they move: here, column by column."""
 
     def __init__(self, x: Tensor, domain: Domain) -> None:
         self.domain = domain
@@ -106,7 +107,7 @@ class RowPosition:
         return self.x, self.before
 
     def move(self, to: Tensor) -> None:
-        """Go to base plus step, `to`, as far as that may be."""
+        """Go to base plus step, `to`, as far as is allowed."""
         self.before = self.x
         self.x = self.domain.step_(to, self.x)
 
@@ -117,8 +118,8 @@ class RowPosition:
 
 
 class LatentPosition:
-    """The same where codes move, and rows are decoded from them; a code's step is that of its row,
-    to first order."""
+    """The same where codes move and rows are decoded from them; to first order, a code's step is
+    that of its row."""
 
     def __init__(self, x: Tensor, domain: Domain, autoencoder: TableAutoencoder) -> None:
         self.domain = domain
@@ -156,16 +157,17 @@ class LatentPosition:
 class StepBound:
     """How far a step may lead."""
 
-    # for a slope by what the first layer sees, a column changes by this times its length at most
+    # given the slope by what the first layer sees, a column changes by at most this times its
+    # length
     gain: float
-    slack: float  # what the distance in the objective, and rounding, may add
+    slack: float  # what the objective's distance term, and rounding, may add
 
     @property
     def known(self) -> bool:
         return math.isfinite(self.gain)
 
     def is_finite(self, slope: Tensor) -> bool:
-        """Is all that comes of a slope sure to be finite?"""
+        """Is everything computed from a slope sure to be finite?"""
         return self.known and math.isfinite(self.gain * math.sqrt(float(slope.square().sum())))
 
     def of(self, slope: Tensor) -> float:
@@ -174,13 +176,15 @@ class StepBound:
 
 
 class NascentTracker:
-    """Which rows (M, d, n) are within epsilon of where they began, x, and where each was so for the
-    last time.
+    """Which rows (M, d, n) are within epsilon of where they began, x, and where each was when it
+    last was.
 
     A look at all rows costs as much as half a pass through a small network. So rows are not looked
     at while none can have left: while the largest distance seen, plus bounds of the steps since, is
     at most epsilon. And a row is copied when it leaves, not in every step in which it is inside: to
     its place (M, n) in `nascent` (N, d).
+
+    Paper: altmeyer2025 Later: nascent examples.
     """
 
     def __init__(self, x: Tensor, place: Tensor, nascent: Tensor, epsilon: float) -> None:
@@ -194,7 +198,7 @@ class NascentTracker:
         self.farthest = math.inf  # no row is further away, as far as is known
 
     def begin(self, p: Tensor) -> None:
-        """Rows begin at p, and there will be a bound for every step."""
+        """Rows begin at p; every step will have a bound."""
         self.farthest = float(self._distance(p).max())
 
     @property
@@ -222,7 +226,7 @@ class NascentTracker:
         self.buffer = torch.empty_like(self.x)
 
     def stop(self, p: Tensor, some: Tensor) -> None:
-        """Some (M, m) of the rows, which are at p, go no further."""
+        """Some (M, m) of the rows, which are at p, stop."""
         self._write(p, torch.zeros_like(self.inside).scatter_(1, some, 1) & self.inside)
 
     def _distance(self, p: Tensor) -> Tensor:
@@ -237,7 +241,7 @@ class NascentTracker:
 
 
 def picked(x: Tensor, some: Tensor) -> Tensor:
-    """(M, c, m) some (M, m) of the rows of x (M, c, n), laid out in memory as they are."""
+    """(M, c, m) some (M, m) of the rows of x (M, c, n), in the same memory layout."""
     if x.stride(1) == 1 < x.shape[1]:  # each row is in one piece
         flat = some + x.shape[2] * torch.arange(len(some))[:, None]
         return x.mT.reshape(-1, x.shape[1]).index_select(0, flat.view(-1)).view(*some.shape, -1).mT
@@ -258,9 +262,9 @@ def search_counterfactuals(
     autoencoder: TableAutoencoder | None = None,
     out: SearchResult | None = None,
 ) -> SearchResult:
-    """Search for counterfactuals of rows x (M, n, d), to which networks give the classes `wanted`
-    (M, n): in the codes of an autoencoder if there is one. `shape` is that of a row, if not flat,
-    `out` memory for what comes of it."""
+    """Search for counterfactuals of rows x (M, n, d) to which networks give the classes `wanted`
+    (M, n), in the codes of an autoencoder if there is one. `shape` is a row's, if not flat; `out`
+    is memory for the result."""
     m, n, d = x.shape
     out = out or SearchResult.empty(x)
     wide = d >= WIDE and autoencoder is None
@@ -353,7 +357,7 @@ def _search(
             tracker.farthest += bound.of(slope)
         position.move(to)
         before = p
-        # go on with the others, and some more: as many for all networks
+        # go on with the others, and some more, to have as many for every network
         if most <= LEFT * moving.shape[2]:
             going_on, stopped = (
                 moving[:, 0].argsort(dim=1, descending=True, stable=True).tensor_split([most], 1)

@@ -22,7 +22,7 @@ OFF: dict[str, dict[str, float]] = {
     "adversarial": {"div": 0.0, "reg": 0.0},
     "plain": {"div": 0.0, "reg": 0.0, "adv": 0.0},
 }
-# What variants may differ in, and where `Variant` has it.
+# How variants may differ, and where `Variant` has it.
 SETTINGS = {
     ("l_" if f.name in ("clf", "div", "reg", "adv") else "") + f.name: f.name
     for f in fields(Variant)
@@ -36,12 +36,12 @@ class CounterfactualObjective:
         l_clf CE(M(x), y)  +  l_div (E(x+) - E(x'))  +  l_reg (E(x+)^2 + E(x')^2)
                            +  l_adv CE(M(x~), y)
 
-    with x' a mature counterfactual, x~ a nascent one, x+ a real row of the class that x' was to
-    reach, and E its energy, minus the logit of that class.
+    with x' a mature counterfactual, x~ a nascent one, x+ a real row of the class x' was to reach,
+    and E the energy, minus the logit of that class.
 
     Args:
-        objective: "full"; "energy" has no adversarial term and "adversarial" nothing else; "plain"
-            is the usual training; "draft" is the paper's first version.
+        objective: "full"; "energy" has no adversarial term, "adversarial" has no other; "plain" is
+            the usual training; "draft" is the paper's first version.
         l_clf, l_div, l_reg, l_adv: weights of classification, divergence, ridge on energies, and
             adversarial term.
         burn_in: share of the epochs, at the beginning, that are plain.
@@ -50,6 +50,8 @@ class CounterfactualObjective:
     >>> import holdfast as hf
     >>> hf.CounterfactualObjective("energy", l_reg=0.2).l_div
     0.5
+
+    Paper: altmeyer2025 Eq. 1.
     """
 
     objective: ObjectiveName = "full"
@@ -66,7 +68,7 @@ class CounterfactualObjective:
             raise SettingError(f"burn_in must be a share between 0 and 1, got {self.burn_in!r}")
 
     def check_used(self) -> None:
-        """Raise an error if a weight was changed that the objective has no use for."""
+        """Raise an error if a weight was changed that the objective does not use."""
         for term in OFF[self.objective]:
             name = f"l_{term}"
             if getattr(self, name) != getattr(CounterfactualObjective, name):
@@ -88,7 +90,7 @@ class CounterfactualSearch:
             generator's own, or 0.75.
         epsilon: the linf distance, in encoded units, up to which a counterfactual in the making
             keeps the row's class.
-        n_counterfactuals: in an epoch, from different rows; None: one of every row.
+        n_counterfactuals: how many in an epoch, from different rows; None is one for every row.
         refresh: search at the beginning of every epoch, or of every batch.
         spread: where the schema has no limits, counterfactuals stay within mean -+ spread standard
             deviations of a column, or its range if that is wider.
@@ -127,7 +129,10 @@ class CounterfactualSearch:
 def variants_of(
     objective: CounterfactualObjective, search: CounterfactualSearch, variants: Variants | None
 ) -> dict[str, tuple[Kind, Variant]]:
-    """Name -> which program trains it, and its settings."""
+    """Name -> which program trains it, and its settings.
+
+    Paper: altmeyer2025 Baseline Vanilla.
+    """
     generator = GeneratorSettings.of(search.generator)
     weights = {term: getattr(objective, f"l_{term}") for term in ("clf", "div", "reg", "adv")}
     usual = replace(generator.variant, **weights)

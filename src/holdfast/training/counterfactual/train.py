@@ -1,11 +1,11 @@
-"""Counterfactual Training: networks that learn from their own counterfactuals while they are
-trained.
+"""Counterfactual Training: networks that learn from their own counterfactuals during
+training.
 
-In every epoch counterfactuals are searched for with the network as it is. Mature ones are set
-against real rows of the class they were to reach, so that explanations of the finished network look
-like data and lean less on what nobody can change; nascent ones serve as adversarial examples. The
-objective and its paper are in `objective.py`, the search in `search.py`. Variants of the objective
-and several seeds are one stack.
+In every epoch counterfactuals are searched for with the network as it is. Mature ones are
+contrasted with real rows of the class they were to reach, so explanations of the finished network
+look like data and lean less on what nobody can change; nascent ones serve as adversarial examples.
+The objective and its paper are in `objective.py`, the search in `search.py`. Variants of the
+objective and several seeds are one stack.
 """
 
 import hashlib
@@ -28,10 +28,12 @@ from holdfast.retraining.model_group import ModelGroup
 from holdfast.retraining.outcomes import ClassNames, class_names, class_numbers, outcomes
 from holdfast.retraining.recipe import RecipeLike
 from holdfast.schema.schema import Schema
+from holdfast.training._by_seed import NetworksBySeed
 from holdfast.training.counterfactual.domain import Domain
 from holdfast.training.counterfactual.generators import GeneratorSettings
 from holdfast.training.counterfactual.objective import (
     COLUMNS,
+    Contrast,
     SharedSettings,
     Variant,
     fit_contrast,
@@ -45,8 +47,8 @@ from holdfast.training.counterfactual.settings import (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class CounterfactualTraining:
+@dataclass(frozen=True, eq=False, repr=False)
+class CounterfactualTraining(NetworksBySeed):
     """Networks trained with their own counterfactuals, by variant; made by `train_counterfactual`.
 
     >>> import holdfast as hf
@@ -70,9 +72,8 @@ class CounterfactualTraining:
         return tuple(self.bank.families)
 
     @property
-    def seeds(self) -> int:
-        """How many networks there are of each variant."""
-        return len(self.bank) // len(self.bank.groups)
+    def varied(self) -> str:
+        return f"of {listed(self.variants)}"
 
     @property
     def model(self) -> Model:
@@ -85,17 +86,13 @@ class CounterfactualTraining:
             raise SettingError(
                 f"no variant {variant!r} was trained; {did_you_mean(variant, self.variants)}"
             )
-        if not 0 <= seed < self.seeds:
-            raise SettingError(f"there are {self.seeds} networks of each variant, no number {seed}")
+        self.check_seed(seed, "variant")
         networks = self.bank.groups[self.variants.index(variant)].networks
         recipe = self.bank.recipe
         assert networks is not None
         assert recipe is not None
         module = recipe.as_module(networks, seed)
         return Model.of(module, self.bank.schema, classes=self.bank.classes)
-
-    def __repr__(self) -> str:
-        return f"CounterfactualTraining({self.seeds} networks for each of {listed(self.variants)})"
 
 
 def train_counterfactual(
@@ -119,18 +116,18 @@ def train_counterfactual(
         recipe: a `Recipe` of a network, or a torch module to take one from, with a logit for each
             class.
         X, y, classes: as for `Recipe.fit`.
-        schema: how rows become numbers; also the limits of counterfactuals, and what may change in
-            them. Columns that may not are kept out of the contrast, so that the network leans less
-            on them.
-        objective: what is minimised: a `CounterfactualObjective`, or its name for one with the
-            weights of the paper.
+        schema: how rows become numbers; also the limits of counterfactuals and what may change in
+            them. Columns that may not are kept out of the contrast, so the network leans less on
+            them.
+        objective: what is minimised: a `CounterfactualObjective`, or the name of one with the
+            paper's weights.
         search: how counterfactuals are found; None: as in the paper.
         variants: name -> settings of its own: `objective`, `l_clf`, `l_div`, `l_reg`, `l_adv`, and
             of the search `lam`, `energy`, `tau`, `lr`. Networks that differ in these alone share
             initial weights, order and all draws.
         validation: rows and outcomes to measure the accuracy on after every epoch.
-        seeds: so many networks of each variant, with weights, order and draws from seed, seed + 1,
-            ..
+        seeds: the number of networks of each variant, with weights, order and draws from seed,
+            seed + 1, ..
         progress: show a bar on stderr, and a line for every epoch.
 
     >>> import holdfast as hf
@@ -179,7 +176,7 @@ def _base_run(
     classes: ClassNames | None,
     seed: int,
 ) -> BaseRun:
-    """The rows and the recipe, which must be one of a network that is not attacked."""
+    """The rows and the recipe, which must be of a network that is not attacked."""
     run = BaseRun.of(recipe, X, y, schema, classes, seed)
     if run.recipe.estimator is not None:
         raise SettingError(
@@ -200,7 +197,7 @@ def _shared_settings(
     schema: Schema,
     progress: bool,
 ) -> SharedSettings:
-    """What all networks have in common."""
+    """What all networks share."""
     generator = GeneratorSettings.of(search.generator)
     domain = Domain.of(
         x, schema.encoding(), spread=search.spread, categories=search.respect_categories
@@ -231,23 +228,19 @@ def _train_kind(
     module = run.recipe.network(run.x.shape[1], len(run.classes))
     variation = Variation(seeds * len(variants), seeds * len(variants))
     settings = [variant for variant in variants.values() for _ in seeds]
+    classes = len(run.classes)
+    contrast = Contrast(run.x, run.labels, classes, variation, settings, shared, run.recipe)
     models, numbers, seconds = fit_contrast(
         module,
         run.recipe.start(module),
-        run.x,
-        run.labels,
-        len(run.classes),
-        variation,
-        settings,
-        shared,
-        run.recipe,
+        contrast,
         bar,
         held_out,
         [f"{name}, seed {seed}:" for name in variants for seed in seeds],
     )
     origins = run.origins(variation)
     if shared.kind != "plain":
-        # What a plain network does not depend on makes another network of the same seed.
+        # These settings, which a plain network does not use, make another network of the same seed.
         searched = (
             shared.kind,
             search.generator,

@@ -1,4 +1,4 @@
-"""What the classifiers of `ai.onnx.ml` give: scores of the classes, and the names of those."""
+"""What the classifiers of `ai.onnx.ml` give: class scores and class names."""
 
 from typing import Any
 

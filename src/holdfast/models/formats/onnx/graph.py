@@ -1,7 +1,7 @@
 """The graph in an ONNX file: operators in order, constants, inputs and outputs, as plain values.
 
-Only the parts of the format that a classifier needs: no subgraphs, no functions of the file's own,
-no data in other files. See `onnx.protobuf` for how it is read and `onnx.runtime` for how it is run.
+Only the parts of the format that a classifier needs: no subgraphs, no functions in the file, no
+data in other files. See `onnx.protobuf` for how it is read and `onnx.runtime` for how it is run.
 """
 
 import math
@@ -178,7 +178,7 @@ class Graph:
 def read_graph(data: bytes) -> Graph:
     """The graph in the bytes of an ONNX file."""
     # What could hide work from the interpreter (functions, graphs in attributes, sparse constants)
-    # is refused by name before anything of it is looked at.
+    # is refused by name before anything in it is looked at.
     model = read(data, _MODEL)
     graph = model["graph"]
     if graph is None:

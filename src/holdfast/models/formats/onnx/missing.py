@@ -1,7 +1,7 @@
 """Numbers that may be missing, on their way through a graph.
 
-An operator that knows nothing of them gets NaN. Until then a column goes along with an indicator of
-where it is missing, for where an imputer fills it in, that is the straight line
+An operator that knows nothing of them gets NaN. Until then a column carries an indicator of where
+it is missing: where an imputer fills it in, that gives the straight line
 
     value + indicator (fill - stand-in)     indicator = 1 while it is missing, and the value is the
                                             stand-in then,
@@ -35,7 +35,7 @@ class Gaps:
         return self.value, self.indicator, self.stand_in
 
     def numbers(self) -> Tensor:
-        """NaN where they are missing, through which no gradient comes."""
+        """NaN where they are missing, which passes no gradient."""
         return self.value.masked_fill(self.indicator > 0.5, math.nan)
 
     def filled(self, fill: Tensor) -> Tensor:
@@ -55,7 +55,7 @@ def _beside(run: Operator, node: Node, *columns: Any) -> Gaps:
 
 
 def _scaled(run: Operator, node: Node, *columns: Any) -> Tensor | Gaps:
-    """Operators that treat every number by itself: what stands for one goes the same way."""
+    """Operators that treat every number on its own: stand-ins go the same way."""
     gaps = [c for c in columns if isinstance(c, Gaps)]
     value = run(node, *(c.parts[0] if isinstance(c, Gaps) else c for c in columns))
     stand_in = run(node, *(c.parts[2] if isinstance(c, Gaps) else c for c in columns))

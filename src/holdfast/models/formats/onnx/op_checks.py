@@ -1,5 +1,5 @@
-"""What operators check before they calculate: that the file asks for something that is done here,
-and that it is not too large."""
+"""What operators check before they compute: that the file asks for something supported here, and
+that it is not too large."""
 
 import math
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def room(node: Node, *shape: int) -> None:
 
 
 def unsupported(node: Node, what: str) -> FileError:
-    """What an operator asks for and is not done here."""
+    """The error for what an operator asks and is not supported here."""
     return FileError(f"operator {node.op}: {what}")
 
 

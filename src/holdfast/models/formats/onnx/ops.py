@@ -2,7 +2,7 @@
 and those that look at a window in `onnx.windows`.
 
 Each takes the node (its attributes and version) and its inputs, and gives one tensor, or a tuple of
-them. Whatever could make something large out of little calls `room` first. What is not in
+them. Whatever could make something large out of little first calls `room`. What is not in
 `OPERATORS` is not run.
 """
 

@@ -1,8 +1,8 @@
 """The types that a skops file may hold, and the loader that belongs to each.
 
-A type is on the list only if (1) making it runs no code of the file, and (2) whatever compiled code
-follows its arrays without looking is given arrays that `skops.estimators` has checked. A function
-is on the list only if it can be called with anything and does no harm.
+A type is on the list only if (1) making it runs no code from the file, and (2) compiled code that
+follows its arrays without looking gets only arrays that `skops.estimators` has checked. A function
+is on the list only if it does no harm whatever it is called with.
 """
 
 import re
@@ -127,7 +127,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "sklearn.utils._bunch.Bunch": ("DictNode",),
     "sklearn.tree._tree.Tree": ("TreeNode",),
 }
-# Why some that are asked for are not on the list.
+# Why some that people ask for are not on the list.
 _REASONS = {
     r"sklearn\.neighbors\.": (
         "its compiled code follows indices in the file that are not checked here"

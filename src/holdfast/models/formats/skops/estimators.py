@@ -1,5 +1,5 @@
-"""Estimators of scikit-learn that were made from a file: everything that compiled code follows
-without looking.
+"""scikit-learn estimators made from a file: checks of everything that compiled code follows without
+looking.
 
 The attributes of an object come from the file as they are; nothing of scikit-learn has seen them.
 Most estimators hand them to NumPy, which looks before it leaps. Those below do not:
@@ -77,7 +77,7 @@ def _parts(root: Any) -> Iterator[Any]:
 
 
 def _check_names(part: Any) -> None:
-    """No attribute may take the place of a method, or of what else the class says of itself."""
+    """No attribute may replace a method, or anything else the class says of itself."""
     kind = cast(Any, type(part))
     for name in (name for name in getattr(part, "__dict__", {}) if hasattr(kind, name)):
         setting = name in signature(kind).parameters  # which may have a default in the class
@@ -120,8 +120,8 @@ def _check_machine(part: Any) -> None:
 
 
 def _check_one_hot(part: Any) -> None:
-    """Where each level goes, by the same arithmetic as in `transform`, is inside of what its column
-    takes."""
+    """Each level goes, by the same arithmetic as in `transform`, to a place inside its
+    column."""
     levels = part.categories_
     widths: Any = part._n_features_outs
     dropped = part._drop_idx_after_grouping
@@ -159,8 +159,8 @@ def _grouped(part: Any, i: int, to: Any) -> Any:
 
 
 def _check_levels(part: Any, known: Any) -> None:
-    """Numbers are looked up by halves, so that they must be in order; and so are strings that read
-    like numbers."""
+    """Numbers, and strings that read like numbers, are looked up by halves, so they must be in
+    order."""
     if shape_of(known) != (len(known),):
         raise misfit(part, "levels that are not a list")
     values: list[Any] = known.tolist()
@@ -225,7 +225,7 @@ def _check_threshold(part: Any) -> None:
 
 
 def _check_frozen(part: Any) -> None:
-    """Whatever is looked up on it is passed on to its estimator, without end if there is none."""
+    """Whatever is looked up on it is passed on to its estimator, without end if it has none."""
     if "estimator" not in attributes(part):
         raise misfit(part, "no estimator in it")
 

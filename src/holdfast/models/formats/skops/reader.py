@@ -5,7 +5,7 @@ Three steps, each of which refuses: (1) `schema.json` names every type in the fi
 be on the list (`skops.allowed`), with the loader they belong to, before skops sees the file; (2)
 skops loads it in a child process with limits on time and memory, where a crash harms nobody; (3)
 the estimator is made here, and whatever compiled code would follow without looking is checked
-(`skops.estimators`). Of a search only the model that it found is read (`skops.searches`).
+(`skops.estimators`). Of a search only the model it found is read (`skops.searches`).
 """
 
 import contextlib
@@ -29,7 +29,7 @@ from holdfast.models.formats.skops.searches import MOST_DEPTH, content_of, found
 
 # by name only, which is all that skops compares; the loaders are compared here
 TRUSTED = list(ALLOWED)
-# Estimators that answer with another one that they hold.
+# Estimators that answer with another one they hold.
 WRAPPERS = ("FrozenEstimator", "FixedThresholdClassifier")
 
 
@@ -62,8 +62,8 @@ def _schema(entries: dict[str, bytes]) -> dict[str, Any]:
 
 
 def without_searches(data: bytes) -> bytes:
-    """The file with, in place of every search, the model that it found; as it is, if there is
-    none."""
+    """The file with every search replaced by the model it found; as it is if it has no
+    search."""
     schema = _schema(entries := unzip(data, "the skops file"))
     best = found(schema)
     if best is schema:
@@ -93,7 +93,7 @@ def _check_twins(schema: dict[str, Any], files: dict[str, bytes]) -> None:
 
 
 def _alike(a: Any, b: Any, files: dict[str, bytes]) -> bool:
-    """The same but for the numbers of what is inside, each of which is compared in its turn, and
+    """The same except for the numbers of what is inside, each of which is compared in its turn, and
     the names of files."""
     if type(a) is not type(b):
         return False

@@ -1,5 +1,5 @@
-"""Searches in the schema of a skops file, and the models that they found, which are all that is
-read of them.
+"""Searches in the schema of a skops file, and the models they found, which are all that is read of
+them.
 
     GridSearchCV and the like      their `best_estimator_`
     TunedThresholdClassifierCV     a FixedThresholdClassifier of its `estimator_`, its
@@ -24,8 +24,8 @@ _KEPT = ("response_method", "n_features_in_", "feature_names_in_", "_sklearn_ver
 
 
 def found(value: Any, depth: int = 0) -> Any:
-    """A part of the schema with what the searches in it found; the same value if there is no search
-    in it."""
+    """A part of the schema with what its searches found; the same value if it has no
+    search."""
     if depth > MOST_DEPTH:
         raise FileError("schema.json is nested too deeply")
     if isinstance(value, list):
@@ -64,7 +64,7 @@ def content_of(entry: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _fixed(entry: dict[str, Any], held: dict[str, Any]) -> dict[str, Any]:
-    """The entry of a classifier that puts the threshold which was found on the model which was
+    """The entry of a classifier that puts the threshold found on the model
     fitted."""
     attributes = {
         "estimator": held["estimator_"],
@@ -85,8 +85,8 @@ def _entry(kind: str, loader: str, content: Any = None) -> dict[str, Any]:
 
 
 def _positive(scorer: Any) -> dict[str, Any]:
-    """The entry of the label that a scorer takes as positive, found as the scorer itself does, and
-    nothing called."""
+    """The entry of the label that a scorer takes as positive, found as the scorer itself does,
+    without calling anything."""
     # The label is written in the file, or is the default of a function that scikit-learn lists
     # among its metrics: looked up by name, never imported from where the file says.
     try:

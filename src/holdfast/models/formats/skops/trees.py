@@ -1,4 +1,4 @@
-"""Trees of scikit-learn that were made from a file: forests, boostings and histogram boostings.
+"""Trees of scikit-learn made from a file: forests, boosting and histogram boosting.
 
 Their compiled code goes from node to child, and from node to column, without a look.
 """
@@ -127,7 +127,7 @@ def _check_predictor(predictor: Any, categorical: Any) -> None:
 
 
 def _check_preprocessor(part: Any, before: Any, columns: int) -> None:
-    """What is before the trees hands on as many columns as it gets; nothing behind it counts
+    """What comes before the trees hands on as many columns as it gets; nothing after it counts
     them."""
     masks = {"encoder": part.is_categorical_, "numerical": ~np.asarray(part.is_categorical_)}
     kinds = {"encoder": "OrdinalEncoder", "numerical": "FunctionTransformer"}
