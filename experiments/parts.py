@@ -63,7 +63,7 @@ class Parts:
         workers: processes that `together` uses.
         until: when the clock (`time.monotonic`) has passed this, no part is begun: `OutOfTime`.
         took: by file, the name of each part that was asked for and the seconds it took.
-        spent: seconds that went into parts made by this object.
+        fresh: of those that were made now, the seconds.
     """
 
     directory: Path
@@ -72,7 +72,16 @@ class Parts:
     workers: int = 1
     until: float = math.inf
     took: dict[Path, tuple[str, float]] = field(default_factory=dict[Path, tuple[str, float]])
-    spent: float = 0.0
+    fresh: dict[Path, float] = field(default_factory=dict[Path, float])
+
+    def beside(self, folder: str) -> "Parts":
+        """Parts that cells share: they lie beside those of this one, whatever its settings."""
+        return replace(self, directory=self.directory.parent / folder, settings={})
+
+    @property
+    def spent(self) -> float:
+        """Seconds that went into parts made now."""
+        return sum(self.fresh.values())
 
     def arrays(self, name: str, make: Callable[[], Arrays], about: Any = None) -> Arrays:
         """The arrays of a part, read or made; `seconds` tells how long making them took. A file
@@ -100,7 +109,7 @@ class Parts:
             start = time.perf_counter()
             arrays = make()
             seconds = time.perf_counter() - start
-            self.spent = self.spent + seconds
+            self.fresh[path] = seconds
             arrays["seconds"] = np.array(seconds)
             write_whole(path, arrays_as_bytes(arrays))
         return path

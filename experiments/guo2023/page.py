@@ -1,5 +1,4 @@
-"""The tables and curves of Guo et al. 2023 as markdown: measured, and the paper's figure in
-brackets."""
+"""The page of Guo et al. 2023: verdicts, tables and curves, made of records."""
 
 from functools import partial
 from typing import Any
@@ -7,214 +6,291 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments.experiment import Figures, Pictures, Results
-from experiments.guo2023.setup import AUTHORS, KEPT, OURS, TITLES, UNATTACKED
-from experiments.tables import cell, section, table
+from experiments.cell import Figures
+from experiments.guo2023 import attack, methods
+from experiments.guo2023.findings import findings
+from experiments.guo2023.measure import IN_RANGE, RAW
+from experiments.guo2023.records import column, points_of, records
+from experiments.guo2023.reported import KNOWN
+from experiments.guo2023.task import DATASETS, REAL
+from experiments.paper import Found, Pictures
+from experiments.records import Record
+from experiments.tables import section, table
 from holdfast.render.charts.shift import data_size, pareto, strength, validity_heatmap
 
 INTRO = (
-    "Measured, and in brackets what the paper reports; mean ± standard deviation. First "
-    "with the numbers that\n"
-    "networks propose as they are, as in the paper; then kept inside the range of the data, "
-    "which is what a\n"
-    "person can hand in and what `recourse` returns. Methods that search keep inside it in "
-    "both. The paper's\n"
-    "RoCourseNet stands beside the paper's algorithm; RoCourseNet (ours) is another "
-    "training (see notes)."
+    "Networks of one year, school or table give answers, and the networks of all others judge "
+    "them. *Raw* answers have\n"
+    "numbers as they were proposed, as in the paper; *in range* they are kept inside the range of "
+    "the data, which is what a\n"
+    "person can hand in and what `recourse` returns. Measured are means over seeds with a 95 % "
+    "interval; the paper's ± is\n"
+    "over subsets, of one run."
 )
-TABLES = {
-    "robust validity": "Robust validity: answers that the networks of other subsets accept",
-    "validity": "Validity: answers that the network they were made for accepts",
-    "proximity": "Proximity: l1 distance between row and answer, another category counts 2",
+TITLES = {
+    "robust validity": "robust validity: answers that the networks of other subsets accept",
+    "validity": "validity: answers that the network they were made for accepts",
+    "proximity": "proximity: l1 distance between row and answer, another category counts 2",
 }
-FREE = "numbers not clamped"
-BRIEF = (OURS, UNATTACKED, KEPT, "CounterNet", "VanillaCF", "ROAR-LIME", "RBR")
+NAMES = {
+    "german_credit": "German Credit",
+    "student": "Student",
+    "sba_loan": "SBA loans",
+    "covariate_shift": "Simulated covariate shift",
+    "label_shift": "Simulated label shift",
+}
+HEAD = (
+    "method",
+    "paper",
+    "raw",
+    "95 % interval",
+    "seeds",
+    "lowest to highest",
+    "in range",
+    "verdict",
+)
+BRIEF = (
+    "printed",
+    "counternet",
+    "adam",
+    "defaults",
+    "plain-defaults",
+    "vanilla",
+    "roar-lime",
+    "rbr",
+)
+Table = dict[tuple[str, str, str], Record]  # dataset, row and column of the paper's tables
 
 
-def page(results: Results) -> list[str]:
+def by_place(all_records: list[Record]) -> Table:
+    """The records of tables, not those of curves."""
+    return {
+        (one.dataset, one.row, one.column): one
+        for one in all_records
+        if one.table.startswith("Table")
+    }
+
+
+def page(found: Found) -> list[str]:
+    made = records(found)
+    tables = by_place(made)
     lines = [INTRO, ""]
-    for figure, title in TABLES.items():
-        lines += section(f"## {title}", _table(results, figure, free=True))
-        lines += section(
-            f"## {title}, inside the range of the data", _table(results, figure, free=False)
-        )
+    lines += section(
+        "## What follows", table(["statement", "verdict", "measured"], findings(tables))
+    )
+    for dataset in DATASETS:
+        lines += [f"## {NAMES[dataset]}", ""]
+        missing = [cell for cell in found.missing_of(dataset) if cell.group != "check"]
+        if missing:
+            lines += [f"{len(missing)} cells are not measured yet.", ""]
+        for figure, title in TITLES.items():
+            lines += section(f"### {NAMES[dataset]}: {title}", _figure(tables, dataset, figure))
+        lines += section(f"### {NAMES[dataset]}: prediction", _prediction(tables, dataset))
+        if dataset in REAL:
+            lines += _curves(made, dataset)
+    return lines
+
+
+def _figure(tables: Table, dataset: str, figure: str) -> list[str]:
+    """One figure of every method, both conventions side by side."""
     rows = list[list[str]]()
-    for r in results:
-        for label, row in r["prediction"].items():
-            reported = r["reported"].get("prediction", {}).get(_paper_name(label), {})
-            rows.append(
-                [
-                    r["dataset"],
-                    _title(label),
-                    *(cell(row[k], reported.get(k), 3) for k in ("accuracy", "auc")),
-                ]
-            )
-    lines += section(
-        "## Prediction", table(["dataset", "network", "accuracy", "area under the curve"], rows)
-    )
-    lines += section(
-        "## Processor seconds of training, all subsets and repeats together; milliseconds per "
-        "answer",
-        table(
-            ["dataset", "method", "training", "per answer"],
-            [_times(r, m) for r in results for m in r["measured"]],
-        ),
-    )
-    return [*lines, *(line for r in results if r["curves"] for line in _curves(r))]
-
-
-def _table(results: Results, figure: str, *, free: bool) -> list[str]:
-    """One figure of every method on every dataset; of the paper where numbers are as networks
-    propose them."""
-    rows = list[list[object]]()
-    for label in dict.fromkeys(label for r in results for label in r["measured"]):
-        cells = list[str]()
-        for r in results:
-            row = r["measured"].get(label)
-            reported = r["reported"]["tables"].get(_paper_name(label), {})
-            cells.append(
-                cell(
-                    row and (row[FREE] if free else row)[figure],
-                    reported.get(figure) if free else None,
-                    3,
-                )
-            )
-        rows.append([_title(label), *cells])
-    if figure == "proximity":
+    for row in methods.ROWS:
+        raw = tables.get((dataset, row.title, column(figure, RAW)))
+        if raw is None:
+            continue
+        inside = tables[dataset, row.title, column(figure, IN_RANGE)]
         rows.append(
             [
-                "*farthest that rows inside the range can be apart*",
-                *(r["farthest"] for r in results),
+                row.title,
+                _reported(raw),
+                _number(raw.measured),
+                _range(raw.interval),
+                str(len(raw.seeds)),
+                _range(raw.spread),
+                _number(inside.measured),
+                raw.verdict,
             ]
         )
-    return table(["method", *(r["dataset"] for r in results)], rows)
+    return table(HEAD, rows)
 
 
-def _times(r: Figures, label: str) -> list[str]:
-    """Of training and of an answer; the paper's as it prints them."""
-    training = cell(r["training"].get(label), digits=0), f"{r['per answer'][label]:.3f}"
-    reported = [
-        r["reported"].get(key, {}).get(_paper_name(label)) for key in ("training", "per answer")
-    ]
-    pairs = zip(training, reported, strict=True)
-    return [
-        r["dataset"],
-        _title(label),
-        *(ours if paper is None else f"{ours} ({paper})" for ours, paper in pairs),
-    ]
+def _prediction(tables: Table, dataset: str) -> list[str]:
+    rows = list[list[str]]()
+    for title in (methods.TITLES[group] for group in (methods.BASE, *methods.networks(dataset))):
+        cells = [title]
+        for name in ("accuracy", "auc"):
+            record = tables[dataset, title, name]
+            cells += [_reported(record), _number(record.measured), record.verdict]
+        cells.append(_number(tables[dataset, title, "seconds of training"].measured, 1))
+        rows.append(cells)
+    head = ["network", "accuracy, paper", "measured", "verdict"]
+    return table([*head, "AUC, paper", "measured", "verdict", "seconds of training"], rows)
 
 
-def brief(results: Results) -> list[list[str]]:
-    """Rows of the shortest table: robust validity / proximity on each dataset, and in brackets what
-    the paper reports of the same method; last, what proximity can be at most without leaving the
-    range of the data."""
+def _number(value: float | None, digits: int = 3) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def _range(pair: tuple[float, float] | None) -> str:
+    return "-" if pair is None else f"{pair[0]:.3f} to {pair[1]:.3f}"
+
+
+def _reported(record: Record) -> str:
+    if record.reported is None:
+        return "-"
+    mean, deviation = record.reported
+    return _number(mean) if deviation is None else f"{mean:.3f} ± {deviation:.3f}"
+
+
+def brief(all_records: list[Record], datasets: tuple[str, ...]) -> list[list[str]]:
+    """Rows of the shortest table: raw robust validity / proximity, and in brackets what the paper
+    reports of the same method; last, how far rows inside the range of the data can be apart."""
+    tables = by_place(all_records)
     out = list[list[str]]()
-    for label in BRIEF:
-        cells = list[str]()
-        for r in results:
-            row = r["measured"][label][FREE]
-            reported = r["reported"]["tables"].get(_paper_name(label))
-            cells.append(_pair(row) + (f" ({_pair(reported)})" if reported else ""))
-        out.append([TITLES.get(label, f"`{label}`"), *cells])
-    return [*out, ["*farthest inside the range*", *(f"- / {r['farthest']}" for r in results)]]
+    for group in BRIEF:
+        title = methods.TITLES[group]
+        cells = [title]
+        for dataset in datasets:
+            pair = [
+                tables[dataset, title, column(figure, RAW)]
+                for figure in ("robust validity", "proximity")
+            ]
+            cells.append(_pair(pair))
+        out.append(cells)
+    return out
 
 
-def _pair(row: Figures) -> str:
-    return f"{row['robust validity'][0]:.3f} / {row['proximity'][0]:.2f}"
-
-
-def _title(label: str) -> str:
-    return TITLES.get(label, label)
-
-
-def _paper_name(label: str) -> str:
-    """The name of a method in the paper's tables: its RoCourseNet is its own algorithm, not our
-    training."""
-    return {KEPT: "RoCourseNet", AUTHORS: "RoCourseNet", OURS: ""}.get(label, label)
+def _pair(pair: list[Record]) -> str:
+    if any(one.measured is None for one in pair):
+        return "not measured yet"
+    robust, far = pair
+    told = ""
+    if robust.reported and far.reported:
+        told = f" ({robust.reported[0]:.3f} / {far.reported[0]:.2f})"
+    return f"{_number(robust.measured)} / {_number(far.measured, 2)}{told}"
 
 
 # ---- curves
 
 
-def _curves(r: Figures) -> list[str]:
-    """Their points as tables."""
-    curves = r["curves"]
-    reported = r["reported"].get("attacked", {}).get("validity", {})
-    parts = list[Any](["Validity under attack (softmax over shifted categories, as the authors):"])
-    for kind in ("T", "E", "T, l2 ball"):
-        points = [p for p in curves["attack"] if p["kind"] == kind]
-        rows = dict[str, list[str]]()
-        for p in points:
-            rows.setdefault(f"{_title(p['method'])}; {p['categories']}", []).append(
-                f"{p['mean']:.3f}"
+def _curves(made: list[Record], dataset: str) -> list[str]:
+    """Those that there are, as tables."""
+    lines = list[str]()
+    points = _points(made, dataset)
+    if points:
+        head = ["method and setting", "figure", "robust validity, raw", "in range", "validity, raw"]
+        rows = [
+            [setting, one["figure"], *(_number(one[key]) for key in CURVE_COLUMNS), one["note"]]
+            for setting, one in points.items()
+        ]
+        title = f"### {NAMES[dataset]}: Figures 3 to 6, first seed"
+        lines += section(title, table([*head, "proximity, raw", "on"], rows))
+    lines += _attacks(made, dataset)
+    return lines
+
+
+CURVE_COLUMNS = (
+    column("robust validity", RAW),
+    column("robust validity", IN_RANGE),
+    column("validity", RAW),
+    column("proximity", RAW),
+)
+
+
+def _points(made: list[Record], dataset: str) -> dict[str, dict[str, Any]]:
+    """Setting -> its figures, by column."""
+    out = dict[str, dict[str, Any]]()
+    for one in made:
+        if one.dataset == dataset and one.table in {point.figure for point in points_of(dataset)}:
+            point = out.setdefault(one.row, {"figure": one.table, "note": one.note})
+            point[one.column] = one.measured
+    return out
+
+
+def _attacked(made: list[Record], dataset: str) -> pd.DataFrame:
+    """method, kind, strength and mean of each point under attack."""
+    points = list[dict[str, Any]]()
+    for one in made:
+        if one.dataset == dataset and one.column.startswith("validity under attack"):
+            kind, at = one.column.removeprefix("validity under attack, ").rsplit(", ", 1)
+            points.append(
+                {"method": one.row, "kind": kind, "strength": float(at), "mean": one.measured}
             )
-        for method, values in reported.get(kind, {}).items():
-            rows[f"reported: {method}"] = [f"{v:.3f}" for v in values["mean"]]
-        head = [kind, *dict.fromkeys(p["strength"] for p in points)]
-        parts.append(table(head, ([label, *values] for label, values in rows.items())))
-    for key, varied in (("training", "strength"), ("trade-off", "setting"), ("data size", "share")):
-        if key in curves:
-            head = ["method", varied, "proximity", "validity", "robust validity"]
-            parts += [f"{key.capitalize()}:", table(head, (_point(p, varied) for p in curves[key]))]
-    return section(f"## Curves: {r['dataset']}", *parts)
+    return pd.DataFrame(points)
 
 
-def _point(p: Figures, varied: str) -> list[str]:
-    value = f"{p['kind']} {p[varied]}" if "kind" in p else f"{p[varied]}"
-    return [
-        _title(p["method"]),
-        value,
-        *(cell(p[k], digits=3) for k in ("cost", "validity", "robust validity")),
-    ]
+def _attacks(made: list[Record], dataset: str) -> list[str]:
+    points = _attacked(made, dataset)
+    if points.empty:
+        return []
+    parts = list[Any]()
+    for kind, some in points.groupby("kind", sort=False):
+        wide = some.pivot(index="method", columns="strength", values="mean")
+        rows = [[method, *(f"{v:.3f}" for v in line)] for method, line in wide.iterrows()]
+        told: dict[str, Figures] = {}
+        if dataset == "sba_loan":
+            told = KNOWN["attacked"].get(str(kind).split(";")[0], {})
+        if str(kind).endswith(attack.AUTHORS):
+            rows += [
+                [f"*authors' stored results: {name}*", *(f"{v:.3f}" for v in values["mean"])]
+                for name, values in told.items()
+            ]
+        parts += [f"Against {kind}:", table(["", *(f"{s:g}" for s in wide.columns)], rows)]
+    words = (
+        "`printed` is the paper's attack, `authors` the one of their code, with Adam and a softmax "
+        "over categories."
+    )
+    return section(f"### {NAMES[dataset]}: validity under attack, first seed", words, *parts)
 
 
 # ---- pictures
 
 
-def pictures(results: Results) -> Pictures:
-    """Of each dataset a heat-map of validities, the attack, the trade-off and the size of the
-    data."""
+def pictures(found: Found) -> Pictures:
+    """Of each data set a heat-map of validities; where they are measured, the attack, the
+    trade-off and the size of the data."""
+    made = records(found)
     out = dict[str, Any]()
-    for r in results:
-        name = r["dataset"]
-        out[f"{name}.svg"] = partial(_heatmap, r)
-        if "attack" in r["curves"]:
-            out[f"{name}-attack-steps.svg"] = partial(
-                _attack, r, "T", "Steps of the attack (T)", log=False
-            )
-            out[f"{name}-attack-size.svg"] = partial(
-                _attack, r, "E", "Size of the shift (E)", log=True
-            )
-        if "trade-off" in r["curves"]:
-            out[f"{name}-trade-off.svg"] = partial(_trade_off, r)
-            out[f"{name}-data-size.svg"] = partial(_data_size, r)
+    for dataset in DATASETS:
+        first = found.seeds(dataset, methods.PRINTED)[:1]
+        if first:
+            matrix = np.array(first[0].figures[RAW]["matrix"])
+            out[f"{dataset}.svg"] = partial(validity_heatmap, matrix, first[0].figures["subsets"])
+        attacked = _attacked(made, dataset)
+        if not attacked.empty:
+            for name, kind in (("steps", "T"), ("size", "E")):
+                draw = partial(_attack, attacked, f"{kind}; {attack.PRINTED}", log=kind == "E")
+                out[f"{dataset}-attack-{name}.svg"] = draw
+        points = _points(made, dataset)
+        for name, varied, draw in (("trade-off", "l3", _pareto), ("data-size", "share", _sizes)):
+            some = _varied(points, varied)
+            if not some.empty:
+                out[f"{dataset}-{name}.svg"] = partial(draw, some)
     return out
 
 
-def _heatmap(r: Figures) -> Any:
-    return validity_heatmap(np.array(r["measured"][OURS]["matrix"]), r["subsets"])
-
-
-def _points(r: Figures, key: str) -> list[Figures]:
-    return [p | {"method": _title(p["method"])} for p in r["curves"][key]]
-
-
-def _attack(r: Figures, kind: str, title: str, *, log: bool) -> Any:
-    points = [p for p in _points(r, "attack") if p["kind"] == kind and p["categories"] == "softmax"]
-    return strength(pd.DataFrame(points), title=title, log=log)
-
-
-def _trade_off(r: Figures) -> Any:
-    points = [
-        p | {"cost": p["cost"][0], "validity": p["robust validity"][0]}
-        for p in _points(r, "trade-off")
+def _varied(points: dict[str, dict[str, Any]], varied: str) -> pd.DataFrame:
+    rows = [
+        {
+            "method": row.split(";")[0],
+            varied: float(row.rsplit(" = ", 1)[1]),
+            "cost": one[column("proximity", RAW)],
+            "validity": one[column("robust validity", RAW)],
+        }
+        for row, one in points.items()
+        if f"; {varied} = " in row
     ]
-    return pareto(pd.DataFrame(points))
+    return pd.DataFrame(rows)
 
 
-def _data_size(r: Figures) -> Any:
-    points = [
-        p | {"mean": p["robust validity"][0], "sd": p["robust validity"][1]}
-        for p in _points(r, "data size")
-    ]
-    return data_size(pd.DataFrame(points))
+def _attack(points: pd.DataFrame, kind: str, *, log: bool) -> Any:
+    title = "Size of the shift (E)" if log else "Steps of the attack (T)"
+    return strength(points[points["kind"] == kind].assign(sd=0.0), title=title, log=log)
+
+
+def _pareto(points: pd.DataFrame) -> Any:
+    return pareto(points.rename(columns={"l3": "setting"}))
+
+
+def _sizes(points: pd.DataFrame) -> Any:
+    return data_size(points.rename(columns={"validity": "mean"}).assign(sd=0.0))

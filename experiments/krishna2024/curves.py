@@ -1,6 +1,7 @@
 """Krishna et al. 2024, its figures: everything against the epsilon of training, and for other
 architectures."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,13 @@ from experiments.data import Split
 from experiments.krishna2024.neighbourhood import granted_nearby, nearby_rows
 from experiments.krishna2024.setup import hardened, latent_space, methods
 from experiments.parts import Arrays
+from holdfast.evaluation.hardened_answers import invalidated
 from holdfast.training.adversarial import EPSILONS
 
 # standard deviation: a variance of 0.01
 NOISE = 0.1
 DRAWS = 1000
+SLACK = 1e-6  # of a bound, for single precision
 # radius of a neighbourhood; rows in its picture
 NEAR = 0.5
 NEIGHBOURS = 150
@@ -41,11 +44,10 @@ def curves(
     known = methods(net)
     study = hf.tradeoff(models, X, known, test=(task.test_X, task.test_y), seed=seed)
     table = study.table()
-    bounds = study.bounds()
     twice = hf.tradeoff(
         models, X, methods(net, 2), test=(task.test_X, task.test_y), seed=seed
     ).table()
-    by_seed = (
+    found_by_seed = (
         study.rows()
         .groupby(["method", "epsilon", "seed"], sort=False)["found"]
         .mean()
@@ -68,7 +70,7 @@ def curves(
     out |= {"accuracy": study.accuracy.mean(1), "attacked": study.attacked.mean(1)}
     out |= {"accuracy sd": study.accuracy.std(1), "attacked sd": study.attacked.std(1)}
     out["validity sd"] = np.array(
-        [[by_seed.std(ddof=0).get((m, e), np.nan) for e in EPSILONS] for m in known]
+        [[found_by_seed.std(ddof=0).get((m, e), np.nan) for e in EPSILONS] for m in known]
     )
     out |= {"noise": np.stack([study.under_noise(name, sd=NOISE, draws=DRAWS) for name in known])}
     out["validity, twice the budget"] = (
@@ -83,10 +85,62 @@ def curves(
     out["crossing"][np.ix_(solved, solved)] = crossing.matrix
     out["slope"] = slopes(models, X)
     out["recommended"] = np.array(study.recommended())
-    out["bounds"] = np.array(
-        [len(bounds), bounds["violated"].sum(), bounds["paper violated"].sum()]
-    )
-    return out
+    return out | by_seed(study)
+
+
+def by_seed(study: hf.Tradeoff) -> Arrays:
+    """What claims are decided by, of each seed: (epsilons, seeds), of methods (methods, epsilons,
+    seeds), and of the bounds of SCFE (epsilons, seeds, figures)."""
+    keys = ["method", "epsilon", "seed"]
+    costs = {key: one.set_index("row")["cost"] for key, one in study.rows().groupby(keys)}
+    steps = {key: one.set_index("row") for key, one in study.bounds().groupby(keys)}
+    shape = len(study.epsilon), study.seeds
+    rise = np.full((len(study.methods), *shape), np.nan)
+    spread = rise.copy()
+    noise = np.full(shape, np.nan)
+    judged = np.zeros((*shape, 3))
+    for i, s in itertools.product(*map(range, shape)):
+        e = study.epsilon[i]
+        for m, name in enumerate(study.methods):
+            more = _more_expensive(costs, (name, e, s), (name, study.epsilon[0], s))
+            if len(more):
+                rise[m, i, s] = more.mean()
+                spread[m, i, s] = more.std(ddof=0)
+            if i and name == "SCFE" and (name, e, s) in steps:
+                judged[i, s] = broken_bounds(more, steps[name, e, s])
+        answers = study.answers["SCFE"][i][s]
+        if answers.found.any():
+            model = study.hardened.model(e, s)
+            noise[i, s] = invalidated(model, answers, NOISE, DRAWS, s).mean()
+    return {
+        "attacked by seed": study.attacked,
+        "extra cost by seed": rise,
+        "extra cost sd by seed": spread,
+        "noise by seed": noise,
+        "judged": judged,
+    }
+
+
+def _more_expensive(costs: dict[Any, Any], hard: Any, plain: Any) -> "pd.Series[float]":
+    """By how much the answer of each row is farther on a hardened model, where both answer."""
+    if hard not in costs or plain not in costs:  # a model that refuses nobody
+        return pd.Series(dtype=float)
+    return (costs[hard] - costs[plain]).dropna()
+
+
+def broken_bounds(more: "pd.Series[float]", steps: pd.DataFrame) -> tuple[int, int, int]:
+    """How many answers have a bound, and how many differ by more than it, corrected and as
+    printed.
+
+    Args:
+        more: by how much the answer of each row is farther.
+        steps: columns `bound` and `paper`, by row.
+    """
+    bounds = steps.reindex(more.index).dropna(subset=["bound", "paper"])
+    apart = more[bounds.index].abs()
+    corrected = (apart > bounds["bound"] * (1 + SLACK)).sum()
+    printed = (apart > bounds["paper"] * (1 + SLACK)).sum()
+    return len(bounds), int(corrected), int(printed)
 
 
 def neighbourhood(task: Split, epochs: int, seed: int) -> Arrays:

@@ -7,12 +7,13 @@ import numpy as np
 import pandas as pd
 
 from experiments.experiment import Figures, Pictures, Results
-from experiments.krishna2024.claims import CLAIMS, numbers, tally
-from experiments.tables import section, table, verdict
+from experiments.krishna2024.claims import CLAIMS, numbers, tally, verdicts
+from experiments.tables import section, table
 from holdfast.render.charts.shift import validity_heatmap
 from holdfast.render.charts.tradeoff import bounds_chart, neighbourhood_chart, tradeoff_chart
 
 ATTACK = 0.1  # radius of the attack on accuracy
+MARKED = {"no": "**no**"}
 OF_MODELS = {  # against epsilon
     "accuracy": "accuracy",
     "accuracy sd": "its sd over the networks",
@@ -35,12 +36,23 @@ OF_METHODS = {
 
 
 def page(results: Results) -> list[str]:
-    lines = ["The paper has figures and no tables: trends can be compared, sizes cannot.", ""]
+    asked = ", ".join(f"{r['title']} {r['rows']['asked']}" for r in results)
+    lines = [
+        "The paper has figures and no tables: trends can be compared, sizes cannot. Rows that are "
+        f"asked about:\n{asked}.",
+        "",
+    ]
     rows = [
-        [f"{number}. {claim}", r["title"], line["model"], verdict(line["holds"]), line["statistic"]]
+        [
+            f"{number}. {claim}",
+            r["title"],
+            line["model"],
+            MARKED.get(line["holds"], line["holds"]),
+            line["statistic"],
+        ]
         for number, claim in CLAIMS.items()
         for r in results
-        for line in r["claims"]
+        for line in verdicts(r)
         if line["claim"] == number
     ]
     lines += section(

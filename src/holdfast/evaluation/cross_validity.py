@@ -11,9 +11,10 @@ needed an answer,
     decrease         V[i, i] - V[i, j]
     proximity        mean over i of the mean l1 cost     with the sd of a sample of k
 
-(Guo, Jia, Chen, Yadav and Xiao, "RoCourseNet", CIKM 2023, whose shifted models are those of the
-single subsets.) A row with no answer holds nowhere, so that a method cannot gain by refusing hard
-rows. Costs are taken on encoded columns: another category costs 2.
+(Guo, Jia, Chen, Squicciarini and Yadav, "RoCourseNet: Robust Training of a Prediction Aware
+Recourse Model", CIKM 2023, whose shifted models are those of the single subsets.) A row with no
+answer holds nowhere, so that a method cannot gain by refusing hard rows. Costs are taken on encoded
+columns: another category costs 2.
 """
 
 import json

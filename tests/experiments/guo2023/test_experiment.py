@@ -1,131 +1,210 @@
-"""RoCourseNet: a run leaves figures beside the reported ones, and what the committed results
+"""RoCourseNet: cells leave figures of the shape that records need, and what the committed ones
 say."""
 
-import json
+import math
+import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from experiments.guo2023 import curves
-from experiments.guo2023.experiment import EXPERIMENT
+import holdfast as hf
+from experiments.cell import Cell, Store
+from experiments.guo2023 import attack, methods, networks, task
+from experiments.guo2023.findings import differences, findings, gained, reached
+from experiments.guo2023.measure import CONVENTIONS, IN_RANGE, RAW
+from experiments.guo2023.page import brief, by_place, page, pictures
+from experiments.guo2023.paper import PAPER
+from experiments.guo2023.records import column, records
 from experiments.guo2023.reported import REPORTED
-from experiments.guo2023.setup import AUTHORS, KEPT, OURS, SETTINGS, SIMULATED, UNATTACKED
-from experiments.run import reproduce
-from support.committed import committed_results
+from experiments.paper import Found
+from experiments.records import FILE, Record, read_records
+from holdfast.methods.amortized import counternet
+from support.committed import RESULTS
+
+COMMITTED = read_records(RESULTS / "guo2023" / FILE)
 
 
 @pytest.fixture
-def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+def brief_training(monkeypatch: pytest.MonkeyPatch) -> None:
     """Training that takes no time."""
-    for name, setting in SETTINGS.items():
-        how = replace(setting.how, epochs=2, encoder=(16, 10))
-        changed = replace(
-            setting, how=how, repeats=2, rows=8, rbr_rows=4, vae_samples=2, curve_share=0.2
-        )
-        monkeypatch.setitem(SETTINGS, name, changed)
-    for name, value in {
-        "T_STEPS": (1, 2),
-        "E_STEPS": (0.1,),
-        "TRAIN_T": (1,),
-        "TRAIN_E": (0.1,),
-        "L3": (0.1, 1.0),
-        "LAM": (0.5,),
-        "RADII": (0.5,),
-        "SHARES": (0.2,),
-        "FEW": 3,
-        "ATTACKED_ROWS": 130,
-    }.items():
-        monkeypatch.setattr(curves, name, value)
+    monkeypatch.setitem(counternet.ALIKE, "epochs", 2)
+    for dataset, printed in counternet.PRINTED.items():
+        monkeypatch.setitem(counternet.PRINTED, dataset, printed | {"encoder": (16, 10)})
+    monkeypatch.setattr(attack, "T_STEPS", (1, 2))
+    monkeypatch.setattr(attack, "E_STEPS", (0.1,))
+    monkeypatch.setattr(attack, "ROWS", 130)
 
 
-def test_a_simulated_shift_is_measured_and_goes_on_where_it_stopped(
-    brief: None, tmp_path: Path
+def cell(dataset: str, group: str) -> Cell:
+    return PAPER.cell(f"guo2023/{dataset}/{group}/0")
+
+
+def made(one: Cell, folder: Path) -> Any:
+    store = Store(folder / "cells")
+    assert store.make(one, folder / "work", math.inf)
+    found = store.find(one)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("group", ["printed", "cf-model", "roar-lime"])
+def test_a_cell_has_both_conventions_and_single_rows(
+    data_dir: Path, brief_training: None, tmp_path: Path, group: str
 ) -> None:
-    first = list[str]()
-    again = list[str]()
-    where = {"out": tmp_path, "work": tmp_path / "work"}
-    (result,) = reproduce(EXPERIMENT, ["covariate_shift"], **where, report=first.append)
-    assert set(result["measured"]) == {
-        "CounterNet",
-        KEPT,
-        AUTHORS,
-        "RoCourseNet-Random",
-        UNATTACKED,
-        OURS,
-    }
-    assert np.array(result["measured"][OURS]["matrix"]).shape == (2, 2)
-    assert len(result["measured"][OURS]["robust validity by repeat"]) == 2
-    assert result["reported"]["tables"] == REPORTED["covariate_shift"]
-    stored = json.loads((tmp_path / "guo2023" / "covariate_shift.json").read_text())
-    assert stored["measured"] == result["measured"]
-    assert "covariate_shift" in (tmp_path / "guo2023" / "README.md").read_text()
-    reproduce(EXPERIMENT, ["covariate_shift"], **where, report=again.append)
-    assert "covariate_shift/CounterNet" in first
-    assert not again
-
-
-def test_a_dataset_has_every_method_and_every_curve(
-    data_dir: Path, brief: None, tmp_path: Path
-) -> None:
-    (result,) = reproduce(
-        EXPERIMENT, ["german_credit"], out=tmp_path, work=tmp_path / "work", models=1
+    found = made(cell("student", group), tmp_path)
+    figures = found.figures
+    assert figures["subsets"] == ["GP", "MS"]
+    assert figures["asked"] == 162
+    for convention in CONVENTIONS:
+        one = figures[convention]
+        matrix = np.array(one["matrix"])
+        assert matrix.shape == (2, 2)
+        assert one["validity"] == pytest.approx(matrix.trace() / 2, abs=1e-6)
+        assert one["robust validity"] == pytest.approx((matrix[0, 1] + matrix[1, 0]) / 2, abs=1e-6)
+        # of the first rows of each subset: which networks accept, and how far
+        assert found.arrays[f"accepted {convention} 1"].shape == (2, 50)
+        assert found.arrays[f"far {convention} 0"].shape == (50,)
+    # nobody is farther away for being kept in the range of the data
+    assert (
+        figures[IN_RANGE]["proximity"] <= figures[RAW]["proximity"] + 1e-6 or group == "roar-lime"
     )
-    assert set(REPORTED["sba_loan"]) <= set(result["measured"])
-    for row in result["measured"].values():
-        assert 0 <= row["robust validity"][0] <= 1
-        assert np.isfinite(row["proximity"]).all()
-    assert set(result["prediction"]) >= {"base", "CounterNet", OURS}
-    assert set(result["curves"]) == {"attack", "training", "trade-off", "data size"}
-    assert {p["kind"] for p in result["curves"]["attack"]} == {"T", "E", "T, l2 ball"}
-    assert {p["method"] for p in result["curves"]["trade-off"]} == {
-        "CounterNet",
-        OURS,
-        "ROAR-LIME",
-        "RBR",
+
+
+def test_networks_that_only_predict_are_shared_by_cells(
+    data_dir: Path, brief_training: None, tmp_path: Path
+) -> None:
+    made(cell("german_credit", "base"), tmp_path)
+    there = {p: p.stat().st_mtime_ns for p in (tmp_path / "work").rglob("networks/base*.npz")}
+    assert len(there) == 1
+    made(cell("german_credit", "lam-0.1-roar-lime"), tmp_path)
+    assert there == {
+        p: p.stat().st_mtime_ns for p in (tmp_path / "work").rglob("networks/base*.npz")
     }
-    page = (tmp_path / "guo2023" / "README.md").read_text()
-    assert "Curves: german_credit" in page
-    assert (tmp_path / "guo2023" / "german_credit-trade-off.svg").is_file()
+
+
+def test_a_long_training_is_made_of_stretches(
+    data_dir: Path, brief_training: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    whole = made(cell("student", "printed"), tmp_path / "whole")
+    monkeypatch.setattr(networks.Where, "ends", lambda *_, **__: [1, 2])
+    parts = made(cell("student", "printed"), tmp_path / "parts")
+    assert len(list((tmp_path / "parts/work").rglob("printed_to_epoch_*.npz"))) == 2
+    for convention in CONVENTIONS:
+        assert parts.figures[convention] == whole.figures[convention]
+
+
+def test_stretches_of_the_loans_are_minutes_and_end_with_the_last_epoch() -> None:
+    where = networks.Where("sba_loan", 0)
+    assert where.ends(50, attacked=True) == [*range(2, 51, 2)]
+    assert where.ends(50, attacked=False) == [10, 20, 30, 40, 50]
+    assert where.ends(7, attacked=True) == [2, 4, 6, 7]
+    assert networks.Where("student", 0).ends(50, attacked=True) == [50]
+
+
+def test_an_attack_has_every_kind_and_way(
+    data_dir: Path, brief_training: None, tmp_path: Path
+) -> None:
+    figures = made(cell("student", "attack-printed"), tmp_path).figures
+    kinds = {f"{k}; {way}" for k in attack.KINDS for way in (attack.PRINTED, attack.AUTHORS)}
+    assert set(figures) == kinds
+    assert set(figures["T; printed"]) == {"1", "2"}
+    assert all(0 <= mean <= 1 for by in figures.values() for mean, _ in by.values())
+
+
+def test_rows_are_what_they_are_called() -> None:
+    for dataset in task.DATASETS:
+        rows = methods.networks(dataset)
+        printed = rows["printed"]
+        assert printed.get_params() == hf.RoCourseNet.paper(dataset).get_params()
+        assert rows["defaults"].get_params() == hf.RoCourseNet().get_params()
+        assert rows["counternet"].get_params() == replace(printed, shift=None).get_params()
+        # everything that is compared has the same epochs
+        assert {how.epochs for how in rows.values()} == {50}
+        assert rows["adam"].shift == replace(printed.shift, optimizer="adam", categories="none")
+        assert rows["softmax"].shift == replace(rows["adam"].shift, categories="softmax")
+        assert rows["random"].shift == replace(printed.shift, ascend=False)
+    assert methods.searches()["rbr"]().relaxed
+
+
+def test_no_figure_of_the_paper_stands_beside_another_method() -> None:
+    for one in COMMITTED:
+        if one.reported is not None and one.table in ("Table 2", "Table 3", "Table 8", "Table 9"):
+            (row,) = [row for row in methods.ROWS if row.title == one.row]
+            figure = one.column.split(",")[0]
+            assert list(one.reported) == REPORTED[one.dataset][row.reported][figure]
+            assert one.column == column(figure, RAW)
+
+
+# ---- what follows
+
+
+def record(group: str, values: dict[int, float], reported: Any = None) -> dict[Any, Record]:
+    place = {"paper": "guo2023", "table": "Table 2", "dataset": "student"}
+    title = methods.TITLES[group]
+    name = column("robust validity", RAW)
+    one = Record.of({**place, "row": title, "column": name}, values, reported)
+    return {("student", title, name): one}
+
+
+def test_what_follows_is_decided_by_intervals_over_seeds() -> None:
+    low = record("printed", {0: 0.8, 1: 0.82, 2: 0.81}, [0.96, 0.01])
+    plain = record("counternet", {0: 0.7, 1: 0.73, 2: 0.71, 3: 0.2}, [0.7, 0.1])
+    assert reached(low, "student")[1] == "**not reproduced**"
+    assert "0 of them reach it" in reached(low, "student")[2]
+    assert gained(low | plain, "student")[1] == "**not reproduced**"
+    (one, other) = (next(iter(held.values())) for held in (low, plain))
+    assert differences(one, other) == pytest.approx([0.1, 0.09, 0.1])  # of common seeds alone
+    high = record("printed", {0: 0.95, 1: 0.97, 2: 0.96}, [0.96, 0.01])
+    assert reached(high, "student")[1] == "reproduced"
+    assert "2 of them reach it" in reached(high, "student")[2]
+    alike = record("counternet", {0: 0.69, 1: 0.71, 2: 0.70}, [0.7, 0.1])
+    assert gained(high | alike, "student")[1] == "reproduced"
+
+
+def test_a_page_of_nothing_says_so(tmp_path: Path) -> None:
+    nothing = Found.of(PAPER.cells(), Store(tmp_path))
+    assert all(
+        verdict == "not measured yet" for _, verdict, _ in findings(by_place(records(nothing)))
+    )
+    assert "cells are not measured yet" in "\n".join(page(nothing))
+    assert not pictures(nothing)
+    shown = brief(records(nothing), ("sba_loan",))
+    assert {row[1] for row in shown} == {"not measured yet"}
+
+
+def test_the_algorithm_is_run_by_its_name_in_three_lines() -> None:
+    notes = (Path(attack.__file__).parent / "notes.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", notes, re.DOTALL)
+    names = dict[str, Any]()
+    exec(code, names)
+    assert len(names["answers"]) == 5
+    assert names["net"].shift == hf.RoCourseNet.paper("german_credit").shift
 
 
 # ---- the committed results
 
 
-RESULTS = committed_results("guo2023")
+def test_the_committed_records_are_of_the_committed_cells() -> None:
+    made = records(Found.of(PAPER.cells(), Store()))
+    assert made == COMMITTED
 
 
-@pytest.mark.parametrize(
-    ("name", "least"), [("sba_loan", 0.96), ("german_credit", 0.96), ("student", 0.99)]
-)
-def test_recourse_learnt_with_the_model_holds_best_on_the_models_of_other_subsets(
-    name: str, least: float
-) -> None:
-    measured = RESULTS[name]["measured"]
-    ours = measured[OURS]["numbers not clamped"]
-    assert ours["robust validity"][0] >= least
-    assert ours["validity"][0] >= 0.97
-    for label, row in measured.items():
-        if label not in (OURS, UNATTACKED):  # the same training without the attack is ours as well
-            assert row["numbers not clamped"]["robust validity"][0] <= ours["robust validity"][0], (
-                label
-            )
-    right = RESULTS[name]["prediction"]
-    assert abs(right[OURS]["accuracy"][0] - right["base"]["accuracy"][0]) <= 0.01
+@pytest.mark.parametrize("dataset", ["german_credit", "student"])
+def test_the_printed_algorithm_is_measured_with_20_seeds(dataset: str) -> None:
+    tables = by_place(COMMITTED)
+    one = tables[dataset, methods.TITLES["printed"], column("robust validity", RAW)]
+    assert one.seeds == tuple(range(20))
+    assert one.verdict == "differs"
+    assert reached(tables, dataset)[1] == "**not reproduced**"
 
 
-@pytest.mark.parametrize("name", SIMULATED)
-def test_simulated_shifts_break_nothing(name: str) -> None:
-    for row in (
-        RESULTS[name]["measured"][OURS],
-        RESULTS[name]["measured"][OURS]["numbers not clamped"],
-    ):
-        assert row["validity"][0] >= 0.995
-        assert row["robust validity"][0] >= 0.995
-
-
-def test_both_ways_with_categories_were_run_and_no_figure_is_missing() -> None:
-    for name, result in RESULTS.items():
-        for label in (KEPT, AUTHORS, OURS, "CounterNet", "RoCourseNet-Random"):
-            assert np.isfinite(result["measured"][label]["matrix"]).all(), (name, label)
+@pytest.mark.parametrize("dataset", task.SIMULATED)
+def test_simulated_shifts_break_nearly_nothing(dataset: str) -> None:
+    tables = by_place(COMMITTED)
+    for name in ("validity", "robust validity"):
+        one = tables[dataset, methods.TITLES["printed"], column(name, RAW)]
+        assert one.measured is not None
+        assert one.measured >= 0.98

@@ -199,6 +199,41 @@ def test_a_rocoursenet_is_a_counternet_with_a_shift() -> None:
     assert torch.equal(one.recourse(TABLE).x_cf, two.recourse(TABLE).x_cf)
 
 
+# Tables 4 and 5: lr, eta, batch, l2, encoder, predictor, generator; layers without the input
+TABLES = {
+    "sba_loan": (0.003, 0.03, 128, 0.2, (200, 10), (10,), (10,)),
+    "german_credit": (0.003, 0.03, 256, 1.0, (100, 10), (20,), (20,)),
+    "student": (0.01, 0.01, 128, 0.2, (50, 10), (10,), (50,)),
+}
+
+
+@pytest.mark.parametrize("dataset", TABLES)
+def test_the_papers_network_is_the_printed_one(dataset: str) -> None:
+    net = hf.RoCourseNet.paper(dataset)
+    plain = hf.CounterNet.paper(dataset)
+    lr, eta, batch, l2, encoder, predictor, generator = TABLES[dataset]
+    assert (net.lr, net.batch_size) == (lr, batch)
+    assert (net.l1, net.l2, net.l3) == (1.0, l2, 0.1)
+    assert (net.encoder, net.predictor, net.generator) == (encoder, predictor, generator)
+    assert (net.epochs, net.dropout, net.schedule, net.loss) == (50, 0.3, "linear", "squared")
+    own_ways = ("condition_on_target", "clip_to_data", "hard_categories", "smooth_labels", "clip")
+    assert not any(getattr(net, way) for way in (*own_ways, "attack_dropout"))
+    # T = 7, K = 2, E = 0.1; plain descent; the ball holds all columns
+    assert net.shift == hf.Shift(
+        epsilon=0.1, outer=7, inner=2, eta=eta, optimizer="sgd", norm="linf", categories="clamp"
+    )
+    assert plain.shift is None
+    unshifted = {k: v for k, v in net.get_params().items() if not k.startswith("shift")}
+    assert unshifted == {k: v for k, v in plain.get_params().items() if k != "shift"}
+
+
+def test_settings_of_the_papers_network_can_be_replaced_and_its_datasets_are_named() -> None:
+    net = hf.RoCourseNet.paper("student", epochs=2, shift=QUICK)
+    assert (net.epochs, net.shift) == (2, QUICK)
+    with pytest.raises(SettingError, match="did you mean 'student'"):
+        hf.RoCourseNet.paper("studnet")
+
+
 def test_settings_of_the_shift_are_reached_from_outside() -> None:
     net = hf.RoCourseNet(shift=QUICK)
     twin = clone(net).set_params(shift__epsilon=0.3, shift__outer=4)

@@ -13,10 +13,11 @@ from torch import Tensor, nn
 
 import holdfast as hf
 from holdfast._core.row_random import RowRandom
+from holdfast.errors import SettingError
 from holdfast.methods.amortized import _joint_loop
 from holdfast.methods.amortized._joint_loop import JointStack, JointTraining, fit_joint
 from holdfast.methods.amortized._joint_settings import JointSettings
-from holdfast.methods.amortized._parallel import Batches, epsilon_in, wanted_class
+from holdfast.methods.amortized._parallel import Batches, Checkpoint, epsilon_in, wanted_class
 from holdfast.methods.amortized.virtual_shift import B1, B2, EPS, ROOT, Batch, Shift
 from holdfast.nn.stack_derivatives import Leaky, Parts, Weights
 from holdfast.schema.encoding import Encoding
@@ -404,6 +405,28 @@ def test_more_workers_give_the_same_networks() -> None:
     two = fitted(SMALL, tables=TABLES, seeds=(4, 5, 6), workers=2)
     torch.testing.assert_close(one.theta.flat, two.theta.flat, rtol=0, atol=1e-6)
     torch.testing.assert_close(one.theta_g.flat, two.theta_g.flat, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_training_in_stretches_gives_the_same_bits(workers: int) -> None:
+    x, y, encoding = data()
+    alike: dict[str, Any] = {
+        "tables": [torch.arange(20), torch.arange(60), torch.arange(33)],
+        "seeds": [3, 1, 2],
+        "workers": workers,
+    }
+    whole = fit_joint(SMALL, x, y, encoding, **alike)
+    checkpoint = Checkpoint(1)
+    first = fit_joint(SMALL, x, y, encoding, **alike, checkpoint=checkpoint)
+    assert checkpoint.done == 1
+    assert not torch.equal(first.theta.flat, whole.theta.flat)
+    # what a file would hold
+    again = Checkpoint(3, 1, [held.clone() for held in checkpoint.tensors])
+    last = fit_joint(SMALL, x, y, encoding, **alike, checkpoint=again)
+    assert torch.equal(last.theta.flat, whole.theta.flat)
+    assert torch.equal(last.theta_g.flat, whole.theta_g.flat)
+    with pytest.raises(SettingError, match="between epochs 3 and 3, got 4"):
+        fit_joint(SMALL, x, y, encoding, **alike, checkpoint=replace(again, until=4))
 
 
 def test_weights_come_from_the_seed_and_nothing_else() -> None:

@@ -25,6 +25,7 @@ from holdfast._core.progress import Progress
 from holdfast.errors import SettingError
 from holdfast.methods.amortized._parallel import (
     Batches,
+    Checkpoint,
     Schedule,
     StackTraining,
     epsilon_in,
@@ -173,14 +174,15 @@ def fit_generators(
     seeds: Sequence[int] | None = None,
     bar: Progress | None = None,
     workers: int | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> GeneratorStack:
     """Train one generator for each of M frozen models, side by side.
 
     Args:
         kind: a `CFModel` or a `VAECF`; only its settings count.
         net, theta: the models, see `holdfast.retraining.frozen.net_of`.
-        x, labels, tables, seeds, workers: see `fit_side_by_side`; only an attack looks at the
-            labels, and seeds are the kind's for all if left out.
+        x, labels, tables, seeds, workers, checkpoint: see `fit_side_by_side`; only an attack looks
+            at the labels, and seeds are the kind's for all if left out.
         encoding: the schema as tensors.
     """
     kind = kind.checked()
@@ -201,7 +203,9 @@ def fit_generators(
         # A copy of the architecture: its memory serves one thread.
         return kind.training(GeneratorRun(stack, copy.deepcopy(net), frozen, encoding), batches)
 
-    return fit_side_by_side(kind.loop(), x, y, tables, each, make, training, bar, workers)
+    return fit_side_by_side(
+        kind.loop(), x, y, tables, each, make, training, bar, workers, checkpoint
+    )
 
 
 class GeneratorTraining(StackTraining):

@@ -32,6 +32,7 @@ from holdfast.distances import l2
 from holdfast.methods.amortized._joint_settings import JointSettings
 from holdfast.methods.amortized._parallel import (
     Batches,
+    Checkpoint,
     StackTraining,
     dropout_masks,
     fit_side_by_side,
@@ -132,6 +133,7 @@ def fit_joint(
     seeds: Sequence[int] = (0,),
     bar: Progress | None = None,
     workers: int | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> JointStack:
     """Train networks side by side; for the arguments see `fit_side_by_side`. `encoding` is the
     schema as tensors."""
@@ -143,7 +145,9 @@ def fit_joint(
     def training(stack: JointStack, models: list[int], batches: Batches) -> JointTraining:
         return JointTraining(how, stack, batches, encoding)
 
-    return fit_side_by_side(how.loop(), x, labels, tables, seeds, make, training, bar, workers)
+    return fit_side_by_side(
+        how.loop(), x, labels, tables, seeds, make, training, bar, workers, checkpoint
+    )
 
 
 class JointTraining(StackTraining):

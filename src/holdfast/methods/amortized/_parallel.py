@@ -11,6 +11,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeVar
 
 import torch
@@ -30,6 +31,7 @@ SCHEDULES = ("linear", "static", "log")
 ALONE = 2  # at least this many models for each thread
 PURPOSES = 16  # independent draws of one step
 BATCHES = 1 << 20  # more than an epoch has
+HELD = 4  # tensors of each network that one epoch leaves to the next
 # draws of the initial weights and of the order of the rows
 START = 1 << 60
 ORDER = 1 << 61
@@ -49,6 +51,25 @@ class NetworkStack(Protocol):
 S = TypeVar("S", bound=NetworkStack)
 
 
+@dataclass(eq=False)
+class Checkpoint:
+    """Where a training stands that is made of several stretches of epochs.
+
+    `fit_side_by_side` goes on from here, stops after epoch `until`, and leaves here what the next
+    stretch needs. Stretches give the same models as one training, to the last bit.
+
+    Args:
+        until: the epoch after which this stretch ends.
+        done: how many epochs have been made.
+        tensors: of each network of a model its parameters and Adam's two memories, each (M, P), and
+            how many steps Adam has made (M,); none before the first stretch.
+    """
+
+    until: int
+    done: int = 0
+    tensors: list[Tensor] = field(default_factory=list[Tensor])
+
+
 def fit_side_by_side(
     loop: Loop,
     x: Tensor,
@@ -59,6 +80,7 @@ def fit_side_by_side(
     training: Callable[[S, list[int], "Batches"], "StackTraining"],
     bar: Progress | None,
     workers: int | None,
+    checkpoint: Checkpoint | None = None,
 ) -> S:
     """Train one model for each seed; up to rounding it is the same whatever trains beside it.
 
@@ -70,14 +92,20 @@ def fit_side_by_side(
         make: so many models with all weights 0.
         training: one run for some of the models, longest table first, on their batches.
         workers: threads that train a part of the models each; None takes as many as pay.
+        checkpoint: where to go on and when to stop; None trains all epochs.
     """
+    begun = Checkpoint(loop.epochs) if checkpoint is None else checkpoint
+    if not begun.done <= begun.until <= loop.epochs:
+        raise SettingError(
+            f"a stretch must end between epochs {begun.done} and {loop.epochs}, got {begun.until}"
+        )
     rows = [torch.arange(len(x))] * len(seeds) if tables is None else list(tables)
     if len(rows) != len(seeds) or not all(len(r) for r in rows):
         raise SettingError(
             f"need one table with at least one row for each seed, got {len(rows)} for {len(seeds)}"
         )
 
-    def run(models: list[int]) -> S:
+    def run(models: list[int]) -> list[Tensor]:
         with torch.inference_mode(False), torch.no_grad(), limited_threads(1):
             stack = make(len(models))
             random = by_seed([seeds[i] for i in models])
@@ -86,28 +114,35 @@ def fit_side_by_side(
                 models,
                 Batches(x, labels, [rows[i] for i in models], loop.batch_size, random),
             )
-            for epoch in range(1, loop.epochs + 1):
+            if begun.tensors:
+                for held, kept in zip(one.held, begun.tensors, strict=True):
+                    held.copy_(kept[models])
+            for epoch in range(begun.done + 1, begun.until + 1):
                 one.epoch(epoch)
                 if bar is not None:
                     bar.step(len(models) / loop.epochs)
-        return stack
+        return one.held
 
     with torch.inference_mode(False), torch.no_grad():
         parts = _balanced(
             [len(r) for r in rows], workers or min(os.cpu_count() or 1, -(-len(rows) // ALONE))
         )
         if len(parts) == 1:
-            stacks = [run(parts[0])]
+            ends = [run(parts[0])]
         # threads, not processes: the tensors are shared, and torch lets go of the interpreter while
         # it computes
         else:
             with ThreadPoolExecutor(len(parts)) as pool:
-                stacks = list(pool.map(run, parts))
-        out = make(len(rows))
+                ends = list(pool.map(run, parts))
         back = torch.tensor([i for part in parts for i in part]).argsort()
-        for i, theta in enumerate(out.thetas):
-            theta.flat[:] = torch.cat([stack.thetas[i].flat for stack in stacks])[back]
+        tensors = [torch.cat(held)[back] for held in zip(*ends, strict=True)]
+        out = make(len(rows))
+        for theta, learnt in zip(out.thetas, tensors[::HELD], strict=True):
+            theta.flat[:] = learnt
     check_finite(theta.flat for theta in out.thetas)
+    if checkpoint is not None:
+        checkpoint.done = begun.until
+        checkpoint.tensors = tensors
     return out
 
 
@@ -149,6 +184,12 @@ class StackTraining(ABC):
         self.steps = 0
         for part, (net, theta) in enumerate(zip(stack.nets, stack.thetas, strict=True)):
             start_weights(net, theta, self.random, part)
+
+    @property
+    def held(self) -> list[Tensor]:
+        """All that one epoch leaves to the next: of each network its parameters, and what Adam
+        remembers."""
+        return [tensor for adam in self.adams for tensor in (*adam.held, adam.counts)]
 
     def epoch(self, epoch: int) -> None:
         """One pass of every model over its rows; epochs are counted from 1."""

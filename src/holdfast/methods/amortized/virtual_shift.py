@@ -1,6 +1,7 @@
 """Virtual Data Shift: the retrained model that a worst small shift of the data would lead to.
 
-Guo, Jia, Chen, Yadav and Xiao, "RoCourseNet", CIKM 2023:
+Guo, Jia, Chen, Squicciarini and Yadav, "RoCourseNet: Robust Training of a Prediction Aware Recourse
+Model", CIKM 2023, Algorithm 1:
 
     delta* = argmax_{|delta_i| <= eps}  sum_i L( f(x_cf_i; theta'(delta)), t_i )
     theta'(delta) = training on (x + delta, y) from theta
