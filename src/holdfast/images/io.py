@@ -14,8 +14,8 @@ from holdfast import datasets
 from holdfast._core.checks import did_you_mean, untyped
 from holdfast._core.files import whole_file
 from holdfast._core.parquet import content_of, damage_named, read_sealed, write_sealed
-from holdfast._core.types import Outcomes
 from holdfast._core.run import run_of
+from holdfast._core.types import Outcomes
 from holdfast.errors import FileError, SettingError
 from holdfast.images.model import ImagesLike, Size, as_images
 from holdfast.target import BoundTarget
