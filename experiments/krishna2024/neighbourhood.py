@@ -80,7 +80,7 @@ def nearby_rows(
     """
     x = hardened.schema.encode(X, torch.float64)
     if not 0 <= row < len(x):
-        raise SettingError(f"the table has {len(x)} rows, not a row {row}")
+        raise SettingError(f"the table has {len(x)} rows: there is no row {row}")
     wanted = hardened.bank.classes.index(hardened.wanted_classes(X.iloc[[row]], target)[0, 0])
     near = (x - x[row]).square().sum(1).argsort(stable=True)[: neighbours + 1]
     if len(near) < 4:

@@ -376,7 +376,7 @@ class ModelBank:
     def model(self, i: int) -> Model:
         """Model i alone, in the order of `family`."""
         if not -len(self) <= i < len(self):
-            raise SettingError(f"the bank has {len(self)} models, not a model {i}")
+            raise SettingError(f"the bank has {len(self)} models: there is no model {i}")
         i %= len(self)
         for group in self.groups:
             if i < len(group):
