@@ -36,6 +36,7 @@ from holdfast.training.counterfactual import search
 from holdfast.training.counterfactual.domain import Domain
 from holdfast.training.counterfactual.objective import (
     COLUMNS,
+    Contrast,
     ContrastTraining,
     SharedSettings,
     Variant,
@@ -92,9 +93,9 @@ class Task:
         models.load({name: torch.stack([f[name] for f in first]) for name in models.state()})
         shared = SharedSettings(self.domain, steps=STEPS, count=self.count)
         variants = [variant] * seeds
-        return ContrastTraining(
-            models, self.x, self.y, self.classes, Variation(each, each), variants, shared, recipe
-        )
+        seeded = Variation(each, each)
+        contrast = Contrast(self.x, self.y, self.classes, seeded, variants, shared, recipe)
+        return ContrastTraining(models, contrast)
 
     def plain(self, more: int = 0) -> Callable[[], None]:
         """An epoch in PyTorch, with some more rows in every batch."""
